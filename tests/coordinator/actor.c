@@ -60,7 +60,7 @@ void actor_commit(struct actor *actor, const struct coxi_closure_head *head,
 
 void actor_finish(struct actor *actor, const struct coxi_closure_head *head)
 {
-    static const uint32_t touched[2] = {0}; /* and what fills it up to 8 bytes */
+    static const uint32_t touched[2] = {0}; /* the second element pads it to 8 bytes */
     struct coxi_done_head done = {
         .closure = head->closure, .attempt = head->attempt, .touched_n = 1};
     const struct coxi_message message = {.kind = COXI_DONE, .done = {&done, 1}};

@@ -26,7 +26,8 @@ void crew_open(struct crew *crew, int n_ps, int n_workers, const char *module,
                    n_opened++);
     o.log_dir = crew->log_dir;
     o.bin_dir = coxi_test_bin();
-    /* Closing stands for the end of a client in any way, unless a test is about it. */
+    /* In most tests closing stands for any end of a client, so it writes no
+     * checkpoint. */
     o.checkpoint_at_close = o.checkpoint_at_close != 0 ? o.checkpoint_at_close : -1;
     o.min_workers = (uint32_t)n_workers;
     assert_code(0, cox_cluster_local(n_ps, n_workers, &cluster));

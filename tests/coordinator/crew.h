@@ -78,7 +78,7 @@ void crew_hold_call(struct crew_hold *hold, struct crew *crew, const char *step,
 void crew_hold_wait(struct crew_hold *hold);
 void crew_hold_release(struct crew_hold *hold);
 
-/* The same for later attempts, too: the hold holds no step any more. */
+/* Releases it, and does not hold later attempts either. */
 void crew_hold_end(struct crew_hold *hold);
 
 #endif

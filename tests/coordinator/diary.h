@@ -17,7 +17,7 @@ struct diary {
     char texts[DIARY_MAX][512];
     size_t n;
     /* the current search: */
-    size_t from; /* index behind the last event found */
+    size_t from; /* index after the last event found */
     int code;
     size_t found;
     _Atomic(struct cox_coordinator *) c; /* for calls from the callback */
@@ -36,11 +36,11 @@ struct diary *diary_open(struct crew *crew, const char *module,
                          struct cox_options *options);
 void diary_close(struct crew *crew, struct diary *diary);
 
-/* True if there is an event of diary->code behind the last one found. */
+/* True if there is an event of diary->code after the last one found. */
 bool diary_find(void *arg);
 
-/* Waits for the next event of that code behind the last one found; its text must
- * contain `text`. */
+/* Waits for the next event of that code after the last one found; its text must contain
+ * `text`. */
 const struct cox_event *diary_await(struct diary *diary, enum cox_event_code code,
                                     const char *text);
 

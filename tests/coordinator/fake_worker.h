@@ -8,8 +8,8 @@
 /* The greeting of process `incarnation` of worker `name`. */
 struct coxi_hello fake_worker_hello(const char *name, uint64_t incarnation);
 
-/* Dials as a worker. Asserts that the client greets, and tells it its index and the
- * module. */
+/* Dials as a worker. Asserts that the client greets and then sends the worker's index
+ * and the module. */
 struct caller *fake_worker(struct yard *yard, const char *name, uint64_t incarnation,
                            uint32_t index);
 
@@ -19,7 +19,7 @@ void fake_worker_accept(struct caller *caller, uint32_t module);
 /* Expects a message with closures; returns how many, and copies them. */
 size_t fake_worker_expect(struct caller *caller, struct coxi_closure_head *ret);
 
-/* Reports that it has run a closure, with this end. */
+/* Reports the end of a closure, with this code. */
 void fake_worker_answer(struct caller *caller, const struct coxi_closure_head *head,
                         int code);
 

@@ -1,5 +1,5 @@
-/* One client a directory, and whose a ps is: clients that are replaced, or cut off; and what
- * a client has open. */
+/* One client for each directory and ps: clients that are replaced or cut off; and file
+ * descriptors that children must not inherit. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@ static bool is_replaced(void *c)
     return cox_done(c) == COX_EFENCED;
 }
 
-/* Everything that the client is asked for tells it. */
+/* Asserts that every function of the client returns COX_EFENCED. */
 static void assert_replaced(struct crew *crew, struct cox_variable *counter)
 {
     int64_t value = 1;
@@ -76,10 +76,10 @@ TEST(an_idle_client_with_a_cluster_of_its_own_learns_it_from_the_directory)
 
 /* ---- who is cut off */
 
-/* The ps at an address that the test can take away, for client `yard->crew`. */
+/* A ps at an address that the test can take away, for client `yard->crew`. */
 struct cut {
     struct yard yard;
-    char link[256]; /* the path that the client dials, to the ps's own */
+    char link[256]; /* the path that the client dials: a link to the ps's own path */
     char path[256];
 };
 
@@ -105,7 +105,7 @@ static void open_cut(struct cut *cut, const struct cox_options *options)
     yard_open_client(&cut->yard, options);
 }
 
-/* Another client at the ps's own address: writes, and closes. */
+/* Another client connects at the ps's own address, writes, and closes. */
 static void use_ps(struct cut *cut, const char *dir, const char *variable)
 {
     char json[400];
@@ -166,8 +166,8 @@ TEST(a_ps_that_nobody_has_served_meanwhile_still_has_everything)
     yard_close(yard);
 }
 
-/* A copy of the directory's claim: another client of the same run takes the next generation
- * there, and the first one's own directory says nothing of it. */
+/* Copies the directory's claim. Another client of the same run takes the next
+ * generation in the copy, so the first client's directory does not show that. */
 static const char *copy_claim(const char *dir)
 {
     char path[300];
@@ -216,7 +216,8 @@ static void look_at_fds(bool ret[FDS_MAX])
     }
 }
 
-/* Whatever is open now and was not before does not go to a child. */
+/* Asserts that no descriptor which was opened since `before` is inherited by a
+ * child. */
 static void assert_closed_on_exec(const bool before[FDS_MAX])
 {
     bool any = false;

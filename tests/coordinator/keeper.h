@@ -24,7 +24,8 @@ void keeper_check(void (*check)(const struct cox_options *options));
 /* Opens with one ps. */
 void keeper_open(struct crew *crew, int n_workers, const struct cox_options *options);
 
-/* Creates resource `name`, which `function` makes; _plain: one that counts from 0. */
+/* Creates resource `name`, which `function` makes; _plain: a resource that counts from
+ * 0. */
 struct cox_resource *keeper_create(struct crew *crew, const char *name,
                                    const char *function, const struct keeper_ask *ask);
 struct cox_resource *keeper_create_plain(struct crew *crew, const char *name);

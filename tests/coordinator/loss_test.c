@@ -1,4 +1,4 @@
-/* Daemons that go away: what a client sees, in bounded time. */
+/* Daemons that are lost: the client reports it in bounded time. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -27,7 +27,7 @@ TEST(join_ends_with_epslost_when_a_ps_is_killed_and_names_it)
     assert_error_names(
         "with a checkpoint_dir the run could go on from its newest checkpoint");
 
-    /* For good: without a checkpoint there is nothing to go on from. */
+    /* The ps is lost for good, because there is no checkpoint to restore it from. */
     int64_t value;
     assert_code(COX_EPSLOST, cox_join(crew.c, -1));
     assert_code(COX_EPSLOST, cox_done(crew.c));
@@ -76,7 +76,8 @@ TEST(join_ends_with_enoworker_when_the_last_worker_stays_away)
     struct cox_options options = COX_OPTIONS_INIT;
     options.worker_wait_ms = 300;
     crew_open(&crew, 1, 1, "counter", &options);
-    /* Stopped, it holds its address, so that the one started after it cannot come. */
+    /* The stopped supervisor keeps its address, so no other worker can take its
+     * place. */
     pid_t supervisor = crew_supervisor(&crew, 0);
     pid_t steps = crew_step_process(&crew, 0);
     assert_int_equal(0, kill(supervisor, SIGSTOP));
@@ -88,7 +89,7 @@ TEST(join_ends_with_enoworker_when_the_last_worker_stays_away)
     assert_code(COX_ENOWORKER, cox_future_wait(future, 0));
     cox_future_free(future);
 
-    /* It comes back, and the coordinator is usable. */
+    /* The worker comes back, and the coordinator is usable. */
     assert_int_equal(0, kill(supervisor, SIGCONT));
     struct cox_stats stats = COX_STATS_INIT;
     int r;
@@ -103,7 +104,8 @@ TEST(join_ends_with_enoworker_when_the_last_worker_stays_away)
     crew_close(&crew);
 }
 
-/* Lets go of every hold that has begun (again), until all are settled. */
+/* Releases every held step, also in later attempts; true when both closures are
+ * settled. */
 static bool are_settled(void *arg)
 {
     struct crew_hold *holds = arg;
@@ -131,7 +133,7 @@ TEST(closures_of_a_lost_worker_run_again_and_count_once)
         crew_hold(&holds[i], &crew, "hold_and_count", true);
     }
     for (int i = 0; i < 2; i++) {
-        crew_hold_wait(&holds[i]); /* one on each worker */
+        crew_hold_wait(&holds[i]); /* one step on each worker */
     }
     crew_kill(crew_step_process(&crew, 0));
     for (int i = 0; i < 2; i++) {
@@ -162,10 +164,10 @@ static bool is_applied(void *arg)
 }
 
 /*
- * The first attempt is applied on one ps while the other is stopped, and its worker dies
- * before it can tell. The second fails. Whether the stopped ps takes up the first one's
- * commit or the client's word that it is void is a race: either way what the client is
- * told is what is there.
+ * The first attempt is applied on one ps while the other is stopped, and its worker
+ * dies before it can report. The second attempt fails. The stopped ps may then get the
+ * first attempt's commit or the client's void first. In either case the reported error
+ * must say what is applied.
  */
 TEST(closure_that_fails_after_a_lost_attempt_tells_what_stays_applied)
 {
@@ -186,10 +188,11 @@ TEST(closure_that_fails_after_a_lost_attempt_tells_what_stays_applied)
     assert_int_equal(0, kill(stopped, SIGCONT));
     int r = cox_future_wait(future, -1);
     int64_t on_ps1 = crew_read(&crew, c1);
-    if (r == 0) { /* the ps took the commit just before it stopped */
+    if (r == 0) { /* the ps had applied the commit before it stopped */
         assert_int_equal(1, on_ps1);
     } else if (on_ps1 == 1) {
-        assert_code(COX_EREPLAY, r); /* and attempt 3 has failed as well */
+        /* and attempt 3, for the results, has failed as well */
+        assert_code(COX_EREPLAY, r);
         assert_error_names("all its updates are applied");
     } else {
         assert_code(COX_EPARTIAL, r);
@@ -200,7 +203,7 @@ TEST(closure_that_fails_after_a_lost_attempt_tells_what_stays_applied)
     assert_int_equal(r, cox_join(crew.c, -1));
     cox_future_free(future);
 
-    /* The coordinator is usable after. */
+    /* The coordinator is usable afterwards. */
     assert_code(0,
                 cox_schedule(crew.c, crew_function(&crew, "nothing"), NULL, &future));
     assert_code(0, cox_future_wait(future, -1));
@@ -216,9 +219,9 @@ static bool has_all(void *arg)
 }
 
 /*
- * A worker is lost with more closures than a ps may be asked about at a time, while the ps
- * stands still. The loop, which has to declare that ps lost, asks about them all without
- * waiting for it.
+ * A worker is lost with more closures than a ps may be asked about at a time, while
+ * that ps is stopped. The loop asks about all of them without waiting for the ps,
+ * because it is the loop that must declare the ps lost.
  */
 TEST(
     close_returns_although_more_is_to_be_asked_of_a_stopped_ps_than_it_may_have_unanswered)

@@ -1,5 +1,8 @@
-/* Opening: options, daemons started by hand on tcp, and all that can be wrong there. Linked so that
- * the replay log's making (coordinator/base/replay_log.h) and the loop's ticks go through here. */
+/*
+ * Opening: options, daemons started by hand on tcp, and errors in both. Linked so that
+ * the replay log's making (coordinator/base/replay_log.h) and the loop's ticks go
+ * through here.
+ */
 #include <arpa/inet.h>
 #include <sched.h>
 #include <signal.h>
@@ -139,7 +142,7 @@ static void start_cluster(struct cluster *by_hand)
         daemon_start(&by_hand->workers[i], "coxswain-worker", i, "tcp://127.0.0.1:0",
                      by_hand->addresses[2 + i]);
     }
-    /* As a user writes it: host:port. */
+    /* In the form host:port, as users write it. */
     (void)snprintf(
         json, sizeof(json),
         "{\"cluster\": {\"ps\": [\"%s\", \"%s\"], \"worker\": [\"%s\", \"%s\"]}}",
@@ -232,7 +235,7 @@ TEST(a_worker_whose_index_contradicts_its_place_in_the_list_is_named)
     assert_code(0, cox_cluster_parse(json, &wrong));
     crew_refused(wrong, NULL, COX_ECONFLICT, "--index");
     cox_cluster_free(wrong);
-    /* Also where the one that is needed is in its place. */
+    /* Also if the one worker that is needed is right. */
     (void)snprintf(json, sizeof(json),
                    "{\"ps\": [\"%s\", \"%s\"], \"worker\": [\"%s\", \"%s\"]}",
                    by_hand.addresses[0], by_hand.addresses[1], by_hand.addresses[2],
@@ -334,7 +337,7 @@ TEST(a_ps_that_does_not_see_the_checkpoint_directory_is_named_at_once)
     const char *argv[] = {"/usr/bin/unshare", "-m", "/bin/sh", "-c", command, NULL};
     program_start(&ps, argv);
     if (!has_started(&ps)) {
-        skip(); /* no other view of the files may be made here */
+        skip(); /* this host does not allow another mount namespace */
     }
     (void)snprintf(command, sizeof(command), "{\"ps\": [\"%s\"]}", address);
     assert_code(0, cox_cluster_parse(command, &cluster));
@@ -429,8 +432,10 @@ static void on_other_link(void *arg, struct coxi_link *link)
     coxi_link_start(link);
 }
 
-/* Opens with `wrong` as ps 1, and nobody at the address of ps 0: an error of `code` that names
- * `named`, long before the deadline. */
+/*
+ * Opens with `wrong` as ps 1, and with an address for ps 0 where nobody listens.
+ * Asserts that cox_open fails with `code` long before the deadline, and names `named`.
+ */
 static void assert_wrong_beside_absent(const char *wrong, int code, const char *named)
 {
     struct cox_cluster *cluster;

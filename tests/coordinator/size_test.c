@@ -1,5 +1,5 @@
-/* A struct whose `size` no version of it has was not initialized: every function that takes
- * or fills one says so, whatever else is set. */
+/* A struct whose `size` no version of it has was not initialized: every function that
+ * takes or fills such a struct refuses it, whatever its other fields are. */
 #include "coxswain/coxswain.h"
 #include "tests/coordinator/crew.h"
 #include "tests/test.h"
@@ -41,7 +41,7 @@ TEST(spec_of_no_size_is_refused)
     spec.size = table_spec.size = 2 * sizeof(size_t);
     assert_no_size("cox_variable_spec", cox_variable_create(crew.c, &spec, &variable));
     assert_no_size("cox_table_spec", cox_table_create(crew.c, &table_spec, &table));
-    /* One that an older program has is taken: what it lacks is 0. */
+    /* The size of an older version is accepted: missing fields count as 0. */
     table_spec.size = offsetof(struct cox_table_spec, lifecycle);
     table_spec.lifecycle.admit_count = UINT32_MAX;
     table_spec.wire_rounding = 77;

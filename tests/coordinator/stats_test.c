@@ -1,5 +1,5 @@
-/* cox_stats says what is known, in every state of the ps. Linked so that what is asked of a ps
- * (net/ps_client.h) goes through here. */
+/* cox_stats returns the known numbers in every state of the ps. Linked so that requests
+ * to ps (net/ps_client.h) go through here. */
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -15,10 +15,12 @@ enum {
     MOST_MS = 3000,
     N_PS = 2,
     CALLS =
-        100 /* one that waits for nothing lasts a second: so many, and the deadline is missed */
+        /* if one of these calls waited in vain, it would take a second, so that many
+         * would miss the deadline */
+    100
 };
 
-/* What it says, within the time that it has. */
+/* Calls cox_stats, and asserts that it returns in time. */
 static struct cox_stats look(struct cox_coordinator *c)
 {
     struct cox_stats stats = COX_STATS_INIT;
@@ -57,7 +59,7 @@ TEST(stats_tell_what_a_ps_said_last_while_it_stands_still)
     stats = look(crew.c);
     assert_int_equal(2 * N, stats.commits);
     assert_int_equal(N, stats.done);
-    /* It is not waited for again: others may be asked often meanwhile. */
+    /* Further calls do not wait for that ps again. */
     uint64_t since_ms = coxi_now_ms();
     for (int i = 0; i < 20; i++) {
         assert_true(look(crew.c).ps_age_ms > 0);
@@ -71,7 +73,7 @@ TEST(stats_tell_what_a_ps_said_last_while_it_stands_still)
 /* ---- answers that come while another ps is asked */
 
 static atomic_bool
-    keeps_order; /* ps 0 answers when ps 1 has been asked; then both do */
+    keeps_order; /* ps 0 answers only when ps 1 was asked; then both answer */
 static atomic_int n_asked;
 static atomic_int n_answered;
 static void (*real_done)(struct coxi_psc_request *request, int code,

@@ -1,6 +1,6 @@
 /*
- * The client of story.sh: counts for as many seconds as it is told, with a small replay log and
- * a checkpoint each second, and says at the end what it has counted.
+ * The client of story.sh: counts for as many seconds as it is told, with a small replay
+ * log and a checkpoint each second, and prints at the end what it has counted.
  *   client_story MODULE DIRECTORY SECONDS      (COX_CLUSTER says where the daemons are)
  */
 #include <coxswain/coxswain.h>

@@ -16,7 +16,8 @@ struct writing {
     struct cox_coordinator *c;
     struct cox_variable *variable;
     struct coxi_operation *operation;
-    enum coxi_operation_end how; /* how it ends, by the rows written so far */
+    /* how to end the operation, from the rows written so far */
+    enum coxi_operation_end how;
 };
 
 /* Begins an assignment of all rows, or of a rate: it has an id, and no ps was asked
@@ -39,7 +40,8 @@ int writing_rows(struct writing *w, uint64_t begin, uint64_t count, const void *
  * count. */
 void writing_narrow(const struct writing *w, const uint64_t ranges[][2], size_t n);
 
-/* Ends the write as its rows say; `dies`: as if its client had died. */
+/* Ends the write according to the rows that were written; `dies`: as if its client had
+ * died. */
 void writing_end(struct writing *w, bool dies);
 
 #endif

@@ -1,5 +1,5 @@
-/* A ps, a client that workers may dial, and workers that do: for tests of workers that
- * come and go. */
+/* A ps, a client that listens, and workers that dial it: for tests of workers that join
+ * and leave. */
 #ifndef COXI_TESTS_COORDINATOR_YARD_H
 #define COXI_TESTS_COORDINATOR_YARD_H
 
@@ -26,10 +26,10 @@ void yard_open_client(struct yard *yard, const struct cox_options *options);
 /* Starts a worker that dials as `name` (NULL: by default). */
 void yard_worker(const struct yard *yard, struct program *worker, const char *name);
 
-/* Kills one with kill -9. */
+/* Kills a worker with kill -9. */
 void yard_kill(struct program *worker);
 
-/* Its step process; waits for another one than `before`, unless that is 0. */
+/* The worker's step process. If `before` is not 0, waits until there is another one. */
 pid_t yard_step_process(const struct program *worker, pid_t before);
 
 /* Waits until n workers take closures; until n workers were lost. */

@@ -1,4 +1,5 @@
-/* What the library says by itself: events, and the lines that they are without on_event. */
+/* Events of the library, and the lines that it prints instead when there is no
+ * on_event. */
 #include "coxswain/event.h"
 
 #include <fcntl.h>
@@ -60,7 +61,8 @@ TEST(a_worker_that_is_lost_and_comes_back_is_told)
     struct diary *diary = diary_open(&crew, "counter", &options);
     const struct cox_event *event =
         diary_await(diary, COX_EVENT_WORKER_JOINED, "has joined");
-    assert_int_equal(COX_EVENT_DEBUG, event->level); /* nobody has to read that */
+    /* DEBUG, because users need not see it */
+    assert_int_equal(COX_EVENT_DEBUG, event->level);
     crew_kill(crew_step_process(&crew, 1));
     event = diary_await(diary, COX_EVENT_WORKER_LOST, "is lost");
     assert_int_equal(1, event->worker);
@@ -103,7 +105,7 @@ TEST(a_client_that_goes_on_and_one_that_is_fenced_off_are_told)
 
 /* ---- checkpoints that fail */
 
-/* No checkpoint can be written from now on, and then again. */
+/* Makes checkpoints fail from now on; the next function ends that. */
 static void break_directory(void)
 {
     const char *dir = coxi_test_path("checkpoints");
@@ -258,12 +260,12 @@ TEST(on_event_may_call_functions_but_not_cox_close)
 static void wait_for_gate(void *arg, const struct cox_event *event)
 {
     struct diary *diary = arg;
-    (void)pthread_mutex_lock(&diary->lock); /* the test has it */
+    (void)pthread_mutex_lock(&diary->lock); /* the test holds it */
     (void)pthread_mutex_unlock(&diary->lock);
     diary_note(arg, event);
 }
 
-/* Tells `n` warnings of one code. */
+/* Emits `n` warnings of one code. */
 static void tell(struct cox_coordinator *c, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -272,7 +274,7 @@ static void tell(struct cox_coordinator *c, int n)
     }
 }
 
-/* Tells an error, an information, and one for debugging. */
+/* Emits an error, an info event and a debug event. */
 static void tell_levels(struct cox_coordinator *c)
 {
     coxi_event(c, COX_EVENT_RUN_OVER, COXI_OF(.error = COX_EPSLOST), "an error");
@@ -304,7 +306,8 @@ TEST(events_beyond_the_queue_are_dropped_and_counted)
 
 /* ---- lines */
 
-/* Opens a cluster with COX_LOG, tells n events, closes; what was written, for free(). */
+/* Opens a cluster with COX_LOG, emits events, closes. Returns the lines that were
+ * written, for free(). */
 static char *lines_of(const char *cox_log, int n)
 {
     struct crew crew;

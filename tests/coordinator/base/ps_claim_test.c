@@ -1,5 +1,8 @@
-/* A client claims its ps when it opens: the client before may have vanished with its ps, a ps that is
- * claimed may be lost, and another daemon may be at its address. */
+/*
+ * A client claims its ps when it opens. The previous client may have vanished without
+ * releasing them, a ps may be lost while it is claimed, and another daemon may be at
+ * its address.
+ */
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
@@ -12,7 +15,8 @@
 #include "tests/program.h"
 #include "tests/test.h"
 
-/* A client of the ps at `address` as a process that stops, as if its host had gone. */
+/* Starts a process with a client of the ps at `address`, and stops it, as if its host
+ * had vanished. */
 static pid_t open_and_stop(const char *address)
 {
     int status;
@@ -79,8 +83,11 @@ static void *lose_claimed(void *arg)
     return NULL;
 }
 
-/* A ps dies while the client, which has claimed it, waits for something that never comes:
- * `format` is the cluster, with the ps's address and that of nobody. */
+/*
+ * A ps dies after the client has claimed it, while cox_open waits for a daemon that
+ * never comes. `format` is the cluster: it takes the ps's address and an address at
+ * which nobody listens.
+ */
 static void assert_open_tells_of_a_lost_ps(const char *format)
 {
     struct program ps;
@@ -120,8 +127,8 @@ struct late {
     sem_t ended;
 };
 
-/* A worker comes to an address when the ps has told a client to claim it again. It lives no longer
- * than the thread that has started it, which waits for its end. */
+/* Starts a worker at an address when the ps has told a client to claim it again. The
+ * worker dies with the thread that started it, so this thread waits for its end. */
 static void *come_late(void *arg)
 {
     struct late *late = arg;

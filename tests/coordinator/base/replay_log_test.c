@@ -1,4 +1,4 @@
-/* The replay log: what it keeps of calls, and forgets. */
+/* The replay log: which calls it keeps, and when it drops them. */
 #include "coordinator/base/replay_log.h"
 
 #include "coordinator/closures/closure.h"
@@ -9,7 +9,7 @@
 
 enum { BYTES_MAX = 1 << 20, N_TOUCHED = 3 };
 
-/* A log of such calls as a coordinator keeps. */
+/* A log for calls like a coordinator's. */
 static void log_new(uint32_t n_ps, uint64_t bytes_max, struct coxi_replay_log **ret)
 {
     const struct coxi_replay_refs refs = {
@@ -22,7 +22,7 @@ static void log_new(uint32_t n_ps, uint64_t bytes_max, struct coxi_replay_log **
     assert_code(0, coxi_replay_log_new(n_ps, bytes_max, &refs, ret));
 }
 
-/* A call of no coordinator, for the log to keep. */
+/* A call without a coordinator, for the log to keep. */
 static struct coxi_closure *call_new(uint64_t id)
 {
     struct coxi_closure *call = NULL;
@@ -51,7 +51,8 @@ static int check_touched(void *arg, const struct coxi_replay_entry *entry)
     return 0;
 }
 
-/* Two calls that touched these ps are in the log, and then are not. */
+/* Asserts that the log keeps two calls that touched these ps, and drops them when told
+ * to. */
 static void assert_kept(uint32_t n_ps, const uint32_t touched[N_TOUCHED])
 {
     struct coxi_replay_log *log;
@@ -88,7 +89,8 @@ TEST(log_is_full_when_its_bytes_or_its_ids_are)
     const uint32_t touched[] = {0};
     struct coxi_closure *call = call_new(7);
     log_new(1, 128, &log);
-    assert_false(coxi_replay_log_is_full(log, UINT64_MAX)); /* there is nothing in it */
+    /* an empty log is never full */
+    assert_false(coxi_replay_log_is_full(log, UINT64_MAX));
     assert_code(0, coxi_replay_log_barred(log, coxi_closure_id(5)));
     assert_false(coxi_replay_log_is_due(log, 6));
     assert_true(coxi_replay_log_is_full(log, UINT64_MAX));
@@ -101,7 +103,7 @@ TEST(log_is_full_when_its_bytes_or_its_ids_are)
     coxi_replay_log_free(log);
 }
 
-/* They come in the order in which they are settled. */
+/* Calls are logged in the order in which they are settled, not in that of their ids. */
 TEST(log_knows_its_oldest_call)
 {
     static const uint64_t ids[] = {7, 4, 9};
@@ -172,7 +174,8 @@ TEST(the_mark_passes_no_operation_that_is_not_done)
     coxi_replay_log_set(log, coxi_closure_id(3), COXI_REPLAY_DONE);
     uint64_t mark = coxi_replay_log_mark(log);
     coxi_replay_log_set(log, coxi_closure_id(2),
-                        COXI_REPLAY_DONE); /* which does not move it */
+                        /* after the mark, so the mark does not move */
+                        COXI_REPLAY_DONE);
     coxi_replay_log_forget(log, mark);
     assert_int_equal(2, n_entries(log));
     begin(log, 4);
@@ -185,7 +188,7 @@ TEST(the_mark_passes_no_operation_that_is_not_done)
     coxi_replay_log_free(log);
 }
 
-/* A checkpoint would let go of nothing. */
+/* A checkpoint would not let the log drop anything. */
 TEST(an_operation_that_is_not_done_makes_no_checkpoint_due)
 {
     struct coxi_replay_log *log;
@@ -199,7 +202,7 @@ TEST(an_operation_that_is_not_done_makes_no_checkpoint_due)
     coxi_replay_log_free(log);
 }
 
-/* It may have to wait for what waits for room. */
+/* Otherwise it might wait for a call that itself waits for room in the log. */
 TEST(an_operation_that_is_held_makes_no_log_full)
 {
     struct coxi_replay_log *log;

@@ -136,7 +136,7 @@ TEST(checkpoint_directory_that_was_used_is_refused_where_nothing_is_to_go_on)
     (void)save(&crew, 0);
     crew_close(&crew);
     assert_open_refused(dir, -1, COX_EEXIST, dir);
-    /* Nor where that run's client died before it could name it the latest. */
+    /* The same if that run's client died before it could write LATEST. */
     assert_int_equal(0, unlink(coxi_test_path("ckpt/LATEST")));
     assert_open_refused(dir, -1, COX_EEXIST, dir);
 }
@@ -162,14 +162,14 @@ TEST(checkpoint_that_fails_leaves_nothing_and_the_next_one_works)
     open_at(&crew, dir, "counter");
     (void)crew_counter(&crew, "c0");
     (void)save(&crew, 0);
-    /* A directory where the next one's final name would be, with something in it. */
+    /* A directory that is not empty has the final name of the next checkpoint. */
     char *in_the_way = coxi_test_path("ckpt/ckpt-2");
     assert_int_equal(0, mkdir(in_the_way, 0700));
     coxi_test_write(coxi_test_path("ckpt/ckpt-2/x"), "x", 1);
     assert_code(COX_EIO, cox_checkpoint_save(crew.c, NULL, &number));
     assert_error_names("ckpt-2");
     assert_int_equal(9, number);
-    /* ckpt-1, LATEST, whose it is, and what is in the way */
+    /* ckpt-1, LATEST, generation-1, and the directory in the way */
     assert_int_equal(4, count_entries(dir));
     assert_int_equal(3, save(&crew, 0));
     crew_schedule(&crew, crew_function(&crew, "count"), 10, 1);
@@ -177,7 +177,8 @@ TEST(checkpoint_that_fails_leaves_nothing_and_the_next_one_works)
     crew_close(&crew);
 }
 
-/* An older client that has not heard yet that it was replaced may be writing there, too. */
+/* An older client that does not know yet that it was replaced may be writing there,
+ * too. */
 TEST(checkpoint_leaves_alone_what_somebody_else_is_writing)
 {
     struct crew crew;

@@ -1,6 +1,9 @@
-/* A checkpoint that is durable counts, whatever fails after that; and one that another client has
- * gone on from stays. Linked so that holding a checkpoint (checkpoint/checkpoint.h) and making a
- * directory durable (common/file.h) go through here. */
+/*
+ * A checkpoint that is durable counts even if something fails after that. A checkpoint
+ * from which another client has resumed stays. Linked so that holding a checkpoint
+ * (checkpoint/checkpoint.h) and making a directory durable (common/file.h) go through
+ * here.
+ */
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
@@ -23,8 +26,8 @@ int __wrap_coxi_checkpoint_hold(const char *path, int *ret)
                                : __real_coxi_checkpoint_hold(path, ret);
 }
 
-/* Where a checkpoint has got its final name, before that is durable: if armed, who comes there
- * first says so, and waits. */
+/* The moment when a checkpoint has its final name, but the name is not durable yet. If
+ * armed, the first thread that gets there posts `reached` and waits for `go`. */
 static struct {
     atomic_bool armed;
     sem_t reached;
@@ -100,7 +103,8 @@ TEST(checkpoint_that_ps_cannot_be_restored_from_counts_and_the_one_before_it_sta
     assert_false(is_there("checkpoints/ckpt-2"));
     assert_true(is_there("checkpoints/ckpt-3"));
     count(&crew, 10);
-    lose_ps(&crew, counter, 30); /* from the first one, and what came after it */
+    /* restored from ckpt-1; the later steps are replayed */
+    lose_ps(&crew, counter, 30);
     assert_int_equal(4, save(&crew));
     assert_false(is_there("checkpoints/ckpt-1"));
     lose_ps(&crew, counter, 30);

@@ -1,5 +1,5 @@
-/* Checkpoints that hold what has changed since the one before: a run's evaluator, its ps that
- * die and the client that comes after it all see the same numbers. */
+/* Checkpoints that hold only the changes since the one before: the evaluator, ps that
+ * are restored and the next client all see the same numbers. */
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,8 +16,8 @@ struct run {
     char *dir;
     struct cox_table *t;
     struct cox_variable *w;
-    float rows[KEYS]; /* what each row of t has to be, */
-    float all;        /* and each element of w */
+    float rows[KEYS]; /* the expected value of each row of t, */
+    float all;        /* and of each element of w */
 };
 
 static void open_run(struct run *run, struct cox_options *options)
@@ -60,7 +60,7 @@ static void train(struct run *run, uint64_t first)
     assert_code(0, cox_join(run->crew.c, -1));
 }
 
-/* The base of the checkpoint that is written. */
+/* Saves a checkpoint; returns its base. */
 static uint64_t save(struct run *run, int full)
 {
     char path[PATH_MAX];
@@ -91,7 +91,7 @@ static void all_keys(uint64_t keys[KEYS])
     }
 }
 
-/* What the ps hold. */
+/* Asserts that the ps hold the expected values. */
 static void assert_trained(struct run *run)
 {
     uint64_t keys[KEYS];
@@ -103,7 +103,7 @@ static void assert_trained(struct run *run)
     assert_values(run, rows, w);
 }
 
-/* What the newest checkpoint holds. */
+/* Asserts that the newest checkpoint holds the expected values. */
 static void assert_saved(const struct run *run)
 {
     struct cox_evaluator *evaluator;
@@ -166,13 +166,13 @@ TEST(a_lost_ps_is_restored_from_what_builds_on_each_other)
     }
     assert_trained(&run);
     train(&run, 200);
-    assert_int_equal(0, save(&run, 0)); /* both have written everything */
+    assert_int_equal(0, save(&run, 0)); /* both ps have written whole shards */
     train(&run, 210);
     crew_kill(crew_ps_process(&run.crew, 0));
     while (recovered(&run) == N_PS) {
         assert_trained(&run);
     }
-    assert_int_equal(5, save(&run, 0)); /* and ps 1 what has changed */
+    assert_int_equal(5, save(&run, 0)); /* and ps 1 only the changes */
     assert_saved(&run);
     crew_close(&run.crew);
 }
@@ -186,7 +186,8 @@ TEST(a_checkpoint_that_fails_is_no_base)
     train(&run, 0);
     assert_int_equal(0, save(&run, 0));
     train(&run, 20);
-    /* Something is in the way of its final name: every ps has written its shard by then. */
+    /* A file has the checkpoint's final name, so it fails after every ps has written
+     * its shard. */
     coxi_test_write(coxi_test_path("checkpoints/ckpt-2"), "", 0);
     assert_code(COX_EIO, cox_checkpoint_save(run.crew.c, NULL, NULL));
     assert_int_equal(0, unlink(coxi_test_path("checkpoints/ckpt-2")));

@@ -1,4 +1,4 @@
-/* Clients that are ended while they write checkpoints. */
+/* Clients that are killed while they write checkpoints. */
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -28,7 +28,7 @@ static struct cox_options options_for(const char *dir)
     return options;
 }
 
-/* A process that runs `client(dir)`, which does not return. */
+/* Starts a process that runs `client(dir)`, which does not return. */
 static pid_t start(void (*client)(const char *dir), const char *dir)
 {
     pid_t pid = fork();
@@ -84,7 +84,8 @@ static bool is_written(void *dir)
     return unfinished;
 }
 
-/* What LATEST names, and every other complete one, loads and has its number in it. */
+/* Asserts that every complete checkpoint, LATEST among them, loads and contains its
+ * number. */
 static void assert_all_whole(const char *dir)
 {
     struct coxi_listed *all = NULL;
@@ -121,14 +122,14 @@ TEST(kill_9_at_any_moment_leaves_the_newest_complete_checkpoint_whole)
     uint64_t rng = 12;
     const char *more = getenv("COX_TEST_KILLS");
     int n_kills = more != NULL ? atoi(more) : KILLS;
-    int n_amidst = 0; /* of a checkpoint that was being written */
+    int n_amidst = 0; /* kills while a checkpoint was being written */
     for (int i = 0; i < n_kills; i++) {
         char name[32];
         (void)snprintf(name, sizeof(name), "killed-%d", i);
         char *dir = coxi_test_path(name);
         pid_t pid = start(save_for_ever, dir);
         coxi_test_until(is_written, dir, "a checkpoint being written");
-        /* The moment is to be any: nothing is waited for. */
+        /* Kill at a random moment. */
         (void)poll(NULL, 0, (int)(coxi_rand(&rng) % 8));
         for (uint64_t spin = coxi_rand(&rng) % 64; spin > 0; spin--) {
             (void)access(dir, F_OK);

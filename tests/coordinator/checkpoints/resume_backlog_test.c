@@ -1,6 +1,8 @@
-/* Calls and writes that were under way at the checkpoint which a client goes on from: they run again,
- * in their order. Linked so that an operation's place in that order, and making a closure, go through
- * here. */
+/*
+ * Calls and writes that were under way when the checkpoint was written: the client that
+ * resumes from it runs them again, in their order. Linked so that coxi_operation_hold
+ * and the making of closures go through here.
+ */
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -51,7 +53,8 @@ TEST(a_call_that_runs_again_is_covered_and_a_cancelled_one_is_not)
     assert_code(COX_ECANCELLED, cox_future_wait(cancelled, 10000));
     assert_code(0, cox_schedule(crew.c, number_off, NULL, &done[1]));
     assert_int_equal(1, order_of(done[1]));
-    assert_code(0, cox_checkpoint_save(crew.c, NULL, NULL)); /* 2: so it does, still */
+    /* ckpt-2 lists the calls, too */
+    assert_code(0, cox_checkpoint_save(crew.c, NULL, NULL));
     crew_hold_end(&hold);
     for (int i = 0; i < 2; i++) {
         cox_future_free(done[i]);
@@ -77,7 +80,8 @@ TEST(what_was_under_way_is_run_again_when_the_program_goes_on)
     struct cox_variable *c0 = crew_counter(&crew, "c0");
     crew_hold(&hold, &crew, "hold_and_count", false);
     crew_hold_wait(&hold);
-    /* Takes the result of one that is done, and waits for one that is not. */
+    /* The resumed call takes the result of a closure that is done, and waits for one
+     * that is not. */
     struct cox_function *number_off = crew_function(&crew, "number_off");
     assert_code(0, cox_schedule(crew.c, number_off, NULL, &futures[0]));
     assert_int_equal(0, order_of(futures[0]));
@@ -97,7 +101,8 @@ TEST(what_was_under_way_is_run_again_when_the_program_goes_on)
     cox_cluster_free(cluster);
     assert_int_equal(1, resuming_progress(&crew).rerun);
     c0 = crew_counter(&crew, "c0");
-    assert_int_equal(2, crew_read(&crew, c0)); /* its function is not here yet */
+    /* the module of its function is not loaded yet */
+    assert_int_equal(2, crew_read(&crew, c0));
     assert_code(COX_ENOENT, cox_join(crew.c, -1));
     assert_error_names("'hold_and_count'");
     assert_code(0, cox_module_load(crew.c, coxi_test_module("hold"), &crew.module));
@@ -132,7 +137,7 @@ TEST(a_chain_of_calls_that_was_under_way_is_run_again_with_its_results)
             0, cox_schedule(crew.c, crew_function(&crew, "echo"), &call, &futures[i]));
         input.future = futures[i];
     }
-    /* Its commit makes all of these lower than the highest that any ps has. */
+    /* Its commit gives a ps a higher id than those of all these calls. */
     resuming_schedule(&crew, "number_off", 0, 1, 1);
     struct cox_stats stats = COX_STATS_INIT;
     do {
@@ -209,7 +214,7 @@ TEST(what_was_left_and_cannot_run_tells_which_ps_have_a_part_of_it)
     assert_code(0,
                 cox_schedule(yard.crew.c, crew_function(&yard.crew, "watch_and_count"),
                              &call, NULL));
-    crew_hold_wait(&hold); /* its first part is applied */
+    crew_hold_wait(&hold); /* its first segment is applied */
     assert_code(0, cox_checkpoint_save(yard.crew.c, NULL, NULL));
     yard_kill(&worker);
     (void)cox_close(yard.crew.c, 0);
@@ -244,8 +249,8 @@ static struct cox_metric *open_measuring(struct crew *crew)
     return metric;
 }
 
-/* Leaves a checkpoint in which "m" is 1 and one call is to run again, which adds 1 to it; `hold`
- * holds it no longer. */
+/* Leaves a checkpoint in which metric "m" is 1, and a call that will run again adds 1
+ * to it. `hold` no longer holds that call. */
 static void leave_held_measurement(struct crew_hold *hold)
 {
     struct crew crew;
@@ -343,10 +348,11 @@ TEST(a_metric_that_is_reset_names_the_function_that_is_missing)
     crew_close(&crew);
 }
 
-/* Between a reset's look at whether the program has begun, and its place in the order. */
+/* Runs `meanwhile` after a reset has checked whether the program has scheduled
+ * anything, and before the reset gets its place in the order. */
 __typeof__(coxi_operation_hold) __real_coxi_operation_hold, __wrap_coxi_operation_hold;
 
-static void (*meanwhile)(struct crew *crew); /* another thread does this there, once */
+static void (*meanwhile)(struct crew *crew); /* another thread calls this then, once */
 static struct crew *meanwhile_of;
 
 int __wrap_coxi_operation_hold(
@@ -385,7 +391,7 @@ TEST(a_metric_is_reset_also_if_another_thread_joins)
     struct crew crew;
     leave_a_measurement();
     struct cox_metric *metric = open_measuring(&crew);
-    reset_meanwhile(&crew, metric, join_all); /* the call has run again */
+    reset_meanwhile(&crew, metric, join_all); /* the old call has run again */
     assert_true(measured(&crew, metric) == 0);
     measure_one(&crew);
     join_all(&crew);
@@ -401,7 +407,7 @@ TEST(calls_that_overtake_a_reset_do_not_wait_for_it)
     struct cox_metric *second;
     leave_held_measurement(&hold);
     assert_int_equal(0, unlink(hold.path));
-    assert_int_equal(0, mkfifo(hold.path, 0600)); /* it is held once more */
+    assert_int_equal(0, mkfifo(hold.path, 0600)); /* the call is held once more */
     struct cox_metric *metric = open_measuring(&crew);
     spec.name = "second";
     spec.kind = COX_METRIC_COUNT;

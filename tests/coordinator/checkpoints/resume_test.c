@@ -40,7 +40,8 @@ TEST(a_client_goes_on_from_its_newest_checkpoint)
     assert_code(0, cox_variable_add(crew.c, counters[1], &seven, sizeof(seven)));
     assert_code(0, cox_checkpoint_save(crew.c, NULL, NULL));
     resuming_schedule(&crew, "count", RESUMING_PS, 101,
-                      50); /* nobody will know of these */
+                      /* after the checkpoint, so the next client does not know them */
+                      50);
     assert_code(0, cox_join(crew.c, -1));
     crew_close(&crew);
 
@@ -71,7 +72,8 @@ TEST(calls_without_a_cursor_do_not_hide_those_before_them)
 {
     struct crew crew;
     struct cox_variable *counters[RESUMING_PS];
-    for (uint64_t i = 0; i < 2; i++) { /* the second client has scheduled none itself */
+    /* the second client schedules no calls with a cursor */
+    for (uint64_t i = 0; i < 2; i++) {
         open_counting(&crew, counters);
         assert_int_equal(i * 100, resuming_progress(&crew).cursor);
         resuming_schedule(&crew, "count", RESUMING_PS, 1 + i * 100, (1 - i) * 100);

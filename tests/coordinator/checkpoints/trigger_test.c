@@ -1,4 +1,4 @@
-/* Checkpoints that nobody calls for, and those that are not kept. */
+/* Checkpoints by triggers, and which old checkpoints are deleted. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -63,7 +63,7 @@ TEST(checkpoints_are_written_every_so_many_closures)
 
 TEST(each_one_counts_for_the_next_whoever_called_for_it)
 {
-    enum { SAVES = 50 }; /* which take longer than the loop takes to look */
+    enum { SAVES = 50 }; /* enough that the loop checks the triggers meanwhile */
     struct crew crew;
     struct cox_options options = options_for("ckpt");
     options.checkpoint_every_closures = 10;
@@ -282,7 +282,7 @@ TEST(a_checkpoint_that_an_evaluator_has_open_is_kept_until_it_goes_on)
 static struct cox_options options_at_close(const char *name)
 {
     struct cox_options options = options_for(name);
-    options.checkpoint_at_close = 1; /* crew_open's own default is never */
+    options.checkpoint_at_close = 1; /* by default crew_open turns it off */
     return options;
 }
 
@@ -377,7 +377,8 @@ TEST(closing_early_saves_what_is_not_done_as_not_done)
     crew_open(&crew, 1, 1, "counter", &options);
     struct cox_progress progress = COX_PROGRESS_INIT;
     assert_code(0, cox_progress(crew.c, &progress));
-    assert_code(0, cox_join(crew.c, -1)); /* what the client before had begun */
+    /* closures that the previous client had begun */
+    assert_code(0, cox_join(crew.c, -1));
     assert_int_equal(progress.cursor, crew_read(&crew, crew_counter(&crew, "c0")));
     crew_close(&crew);
 }
@@ -439,8 +440,8 @@ static void call_on(struct crew *crew, const char *name, uint32_t worker,
     assert_code(0, cox_schedule(crew->c, crew_function(crew, name), &call, NULL));
 }
 
-/* A crew in which a call at cursor 1 runs, one behind it was cancelled because a third, at cursor 3, has
- * failed, and so no checkpoint can be saved. */
+/* Opens a crew in which the call with cursor 1 runs. The call with cursor 3 has failed,
+ * and that has cancelled the one with cursor 2, so no checkpoint can be saved. */
 static void cancel_by_an_error(struct crew *crew, struct crew_hold *hold,
                                const struct cox_options *options)
 {
@@ -451,7 +452,7 @@ static void cancel_by_an_error(struct crew *crew, struct crew_hold *hold,
     call.cursor = 1;
     crew_hold_call(hold, crew, "watch_and_count", &call, false);
     crew_hold_wait(hold);
-    call_on(crew, "nothing", 1, 2); /* waits behind that one */
+    call_on(crew, "nothing", 1, 2); /* queued after the running call */
     call_on(crew, "fail", 2, 3);
     assert_code(COX_ESTEP, cox_join(crew->c, -1));
     assert_code(COX_ECANCELLED, cox_checkpoint_save(crew->c, NULL, NULL));
@@ -515,7 +516,7 @@ TEST(no_cursor_passes_over_a_call_that_outlives_its_join)
 }
 
 static struct cox_future
-    *ends_with_run; /* not NULL: the run ends before a backlog is collected */
+    *ends_with_run; /* if not NULL, the run ends before the backlog is collected */
 
 int __real_coxi_backlog_collect(struct cox_coordinator *c, const char *path,
                                 const struct coxi_recovery_mark *mark,
@@ -571,8 +572,8 @@ TEST(no_cursor_passes_over_calls_that_the_end_of_the_run_settled)
     crew_close(&crew);
 }
 
-/* The call that failed fills the log, and until the program schedules on no checkpoint makes
- * room in it. */
+/* The replay log is full, and no checkpoint can make room in it before the program
+ * schedules a call with a cursor again. */
 TEST(cancelled_calls_and_a_full_replay_log_do_not_block_each_other)
 {
     struct crew crew;

@@ -1,4 +1,4 @@
-/* How many closures a worker is given ahead: they cover its ways, not only the run time. */
+/* How many closures a worker gets in advance: enough for its round trips, too. */
 #include "coordinator/closures/ahead.h"
 
 #include "common/clock.h"
@@ -15,10 +15,12 @@ TEST(a_slot_has_two_milliseconds_of_work_at_hand_within_a_host)
 
 TEST(a_slot_has_what_is_on_its_ways_besides_the_work_at_hand)
 {
-    /* 10 ms one way to the client and to the ps: 40 closures of 1 ms are on the ways. */
+    /* 10 ms each way to the client and to the ps: 40 closures of 1 ms are on their
+     * way. */
     assert_int_equal(52, coxi_ahead(1000, 40000));
     assert_int_equal(27, coxi_ahead(1000, 20000));
-    assert_int_equal(1, coxi_ahead(1000000, 40000)); /* long ones need no more */
+    /* closures of 1 s need no more than one */
+    assert_int_equal(1, coxi_ahead(1000000, 40000));
 }
 
 TEST(a_slot_has_a_few_at_hand_before_run_times_are_known_and_never_too_many)
@@ -26,7 +28,7 @@ TEST(a_slot_has_a_few_at_hand_before_run_times_are_known_and_never_too_many)
     assert_int_equal(5, coxi_ahead(0, 0));
     assert_int_equal(5, coxi_ahead(0, 40000));
     assert_int_equal(1024, coxi_ahead(1, 40000));
-    assert_int_equal(627, coxi_ahead(1000, 1e9)); /* as if it were half a second */
+    assert_int_equal(627, coxi_ahead(1000, 1e9)); /* counts as half a second */
 }
 
 TEST(the_way_to_a_worker_is_what_its_echoes_took_less_what_it_held_them)
@@ -39,12 +41,14 @@ TEST(the_way_to_a_worker_is_what_its_echoes_took_less_what_it_held_them)
     coxi_ways_note(&ways, &(struct coxi_done){.commit_us = 7});
     assert_true(coxi_ways_us(&ways) == before + 7);
     done = (struct coxi_done){.echo_us =
-                                  coxi_now_us() + 1000000}; /* of no clock of ours */
+                                  /* a time in the future is not from our clock */
+                              coxi_now_us() + 1000000};
     coxi_ways_note(&ways, &done);
     assert_true(coxi_ways_us(&ways) == before);
 }
 
-/* A busy peer is no distant one. */
+/* The minimum counts, because a long round trip may only mean that the peer was
+ * busy. */
 TEST(the_least_of_the_last_seconds_counts_and_no_older_one)
 {
     struct coxi_least least = {0};
@@ -78,12 +82,12 @@ TEST(a_worker_far_from_its_ps_gets_more_closures_of_the_same_run_time)
     yard_wait_ready(&yard, 1);
     yard_count(&yard, N);
     size_t n = 0;
-    while (n < FIRST) { /* before anything is known of it */
+    while (n < FIRST) { /* as many as a worker gets before its speed is known */
         n += fake_worker_expect(anna, heads + n);
     }
     assert_int_equal(FIRST, n);
     size_t n_answered = 0;
-    while (n < 30 && n_answered < n) { /* averages take a few results */
+    while (n < 30 && n_answered < n) { /* the average needs a few results */
         answer(anna, &heads[n_answered++]);
         n += fake_worker_expect(anna, heads + n);
     }

@@ -1,4 +1,4 @@
-/* Closures that are not wanted any more, and steps that run for too long. */
+/* Cancelled closures, and steps that run for too long. */
 #include <stdbool.h>
 #include <string.h>
 
@@ -19,7 +19,7 @@ static struct cox_variable *open_crew(struct crew *crew, int n_workers, int grac
     return crew_counter(crew, "c0");
 }
 
-/* The coordinator is usable, and `counter` is as it was to be. */
+/* Asserts that the coordinator is usable, and that `counter` has the expected value. */
 static void check_usable(struct crew *crew, struct cox_variable *counter, int expected)
 {
     assert_code(0, cox_join(crew->c, -1));
@@ -39,7 +39,7 @@ TEST(cancelling_what_is_queued_or_waits_ends_it_and_nothing_else)
     crew_hold(&hold, &crew, "hold_and_count", true);
     crew_hold_wait(&hold);
     struct cox_function *function = crew_function(&crew, "number_off");
-    for (int i = 0; i < N; i++) { /* some of them in the worker's hands already */
+    for (int i = 0; i < N; i++) { /* the worker has some of them already */
         assert_code(0, cox_schedule(crew.c, function, NULL, &queued[i]));
     }
     for (int i = 0; i < N; i += 2) {
@@ -122,7 +122,7 @@ TEST(cancelling_a_step_that_had_flushed_tells_what_stays_applied)
                                 &future));
     crew_hold_release(&hold);
     assert_code(0, cox_future_wait(hold.future, -1));
-    crew_hold_wait(&hold); /* now it has flushed */
+    crew_hold_wait(&hold); /* when this returns, the step has flushed */
     assert_code(0, cox_future_cancel(future));
     assert_code(COX_EPARTIAL, cox_future_wait(future, -1));
     crew_hold_release(&hold);
@@ -163,7 +163,8 @@ TEST(error_elsewhere_cancels_a_long_step_and_all_is_usable_after)
     crew_hold(&looking, &crew, "watch_and_count", true);
     crew_hold_wait(&looking);
     crew_schedule(&crew, crew_function(&crew, "fail"), 1, 0);
-    assert_code(COX_ESTEP, cox_join(crew.c, -1)); /* though two would run for ever */
+    /* although two steps would run for ever */
+    assert_code(COX_ESTEP, cox_join(crew.c, -1));
     assert_code(COX_ECANCELLED, cox_future_wait(deaf.future, 0));
     assert_code(COX_ECANCELLED, cox_future_wait(looking.future, 0));
     crew_hold_release(&deaf);
@@ -181,7 +182,7 @@ TEST(close_ends_a_step_that_would_run_for_ever)
     (void)open_crew(&crew, 1, GRACE_MS);
     crew_hold(&hold, &crew, "hold_and_count", true);
     crew_hold_wait(&hold);
-    crew_close(&crew); /* it says 0: nothing runs any more */
+    crew_close(&crew); /* asserts that cox_close returns 0: nothing runs any more */
     assert_code(COX_ECANCELLED, cox_future_wait(hold.future, 0));
     crew_hold_release(&hold);
     cox_future_free(hold.future);
@@ -228,7 +229,8 @@ TEST(step_that_loops_for_ever_fails_after_max_attempts)
 
 TEST(step_that_hangs_runs_max_attempts_times_on_many_workers)
 {
-    check_overrun("hold_and_count", 5, 3); /* one is free whenever another is lost */
+    /* so a worker is free whenever another one is lost */
+    check_overrun("hold_and_count", 5, 3);
 }
 
 TEST(timeout_of_one_call_is_its_own)

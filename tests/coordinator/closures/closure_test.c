@@ -137,14 +137,14 @@ TEST(first_error_cancels_the_rest_is_told_once_and_all_is_usable_after)
     assert_code(0, cox_module_load(crew.c, coxi_test_module("hold"), &crew.module));
     assert_code(COX_ESTEP, cox_future_wait(failing, -1));
 
-    /* Reported by the next schedule, which takes nothing in. */
+    /* The next cox_schedule reports the error, and schedules nothing. */
     struct cox_future *refused = NULL;
     assert_code(COX_ESTEP,
                 cox_schedule(crew.c, crew_function(&crew, "nothing"), NULL, &refused));
     assert_null(refused);
     assert_code(0, cox_join(crew.c, -1));
 
-    /* With closures behind it, those that have not started are cancelled. */
+    /* With closures queued after it: those that have not started are cancelled. */
     crew_hold(&hold, &crew, "hold_and_count", true);
     crew_hold_wait(&hold);
     crew.module = counter_module;
@@ -300,7 +300,8 @@ TEST(closing_cancels_what_has_not_run_and_futures_still_tell)
     crew_hold(&hold, &crew, "hold", true);
     crew_hold_wait(&hold);
     queued = schedule(&crew, "nothing", NULL, 0);
-    /* The held step does not end: close says so, and ends everything all the same. */
+    /* The held step does not end: cox_close says so, and ends everything all the
+     * same. */
     assert_code(COX_ETIMEDOUT, cox_close(crew.c, 50));
     assert_code(COX_ECANCELLED, cox_future_wait(queued, 0));
     assert_code(COX_ECANCELLED, cox_future_wait(hold.future, 0));
@@ -333,7 +334,7 @@ TEST(higher_priority_comes_first_and_equal_ones_in_order)
     options.prefetch = 1;
     crew_open(&crew, 1, 1, "hold", &options);
     (void)crew_counter(&crew, "c0");
-    /* One runs and one is at hand at the worker; the others are in the queue. */
+    /* The worker runs one and has one in advance; the others are in the queue. */
     crew_hold(&hold, &crew, "hold", false);
     crew_hold_wait(&hold);
     crew_schedule(&crew, crew_function(&crew, "nothing"), 1, 0);
@@ -343,8 +344,8 @@ TEST(higher_priority_comes_first_and_equal_ones_in_order)
                                     &futures[i]));
     }
     crew_hold_release(&hold);
-    /* A step may pull before the commit of the one before it is there: the order of what
-     * they saw may tie, but never turn round. */
+    /* A step may pull before the commit of the previous step is applied: two steps may
+     * see the same number, but a later one never sees a lower number. */
     int64_t last = 0;
     for (int i = 0; i < N; i++) {
         int64_t order = result_of(futures[in_order[i]], "order");
@@ -389,7 +390,7 @@ TEST(closure_for_one_worker_runs_there_and_nobody_else_waits_for_it)
         assert_code(0, cox_schedule(crew.c, crew_function(&crew, "number_off"), &call,
                                     &futures[i]));
     }
-    /* One of the two is held; what is for the other one ends. */
+    /* One of the two workers is held; the closures for the other one end. */
     coxi_test_until(is_half_done, futures, "the steps of the worker that is free");
     crew_hold_release(&hold);
     for (int i = 0; i < 2 * N_EACH; i++) {
@@ -417,7 +418,7 @@ TEST(try_schedule_does_not_wait_for_room)
     crew_hold(&hold, &crew, "hold", false);
     crew_hold_wait(&hold);
     crew_schedule(&crew, nothing, 2,
-                  0); /* one at hand at the worker, one in the queue */
+                  0); /* the worker has one in advance, and one is in the queue */
     assert_code(COX_EAGAIN, cox_try_schedule(crew.c, nothing, NULL, &future));
     assert_error_names("the queue is full, with 1 closure");
     assert_null(future);

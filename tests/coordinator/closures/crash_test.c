@@ -1,4 +1,5 @@
-/* Steps that crash their process: what it costs, and what the client is told. */
+/* Steps that crash their process: which closures are affected, and what the client
+ * reports. */
 #include <signal.h>
 #include <string.h>
 
@@ -21,7 +22,8 @@ static struct cox_future *schedule(struct crew *crew, const char *name)
     return future;
 }
 
-/* Crashes each time, while others count; a join hears of nothing else. */
+/* The step `name` crashes in each attempt, while other steps count; cox_join reports
+ * only that failure. */
 static void check_poison(const char *name, const char *reason)
 {
     struct crew crew;
@@ -85,14 +87,15 @@ TEST(step_that_forks_and_crashes_leaves_its_worker_whole)
     struct cox_options options = COX_OPTIONS_INIT;
     const char *gate = gate_make("gate");
     struct cox_value arg = COX_VECTOR("path", COX_U8, strlen(gate) + 1, gate);
-    options.peer_timeout_ms = 60000; /* silence is not what tells of the crash */
+    /* so that the crash is not noticed by the worker's silence */
+    options.peer_timeout_ms = 60000;
     open_crew(&crew, 1, &options);
     struct cox_variable *counter = crew_counter(&crew, "counter");
     call.args = &arg;
     call.n_args = 1;
     assert_code(0, cox_schedule(crew.c, crew_function(&crew, "fork_and_crash"), &call,
                                 &future));
-    int fd = gate_pass(gate); /* the child is there */
+    int fd = gate_pass(gate); /* the step has forked */
     assert_code(0, cox_future_wait(future, 30000));
     assert_int_equal(1, crew_read(&crew, counter));
     gate_release(fd);
@@ -112,7 +115,7 @@ TEST(max_crashes_says_how_often)
     assert_code(COX_ECRASHED, cox_join(crew.c, -1));
     cox_future_free(future);
 
-    /* And the coordinator is usable after. */
+    /* The coordinator is usable afterwards. */
     future = schedule(&crew, "nothing");
     assert_code(0, cox_future_wait(future, -1));
     cox_future_free(future);
@@ -149,7 +152,7 @@ static bool has_lost_a_worker(void *c)
     return cox_stats(c, &stats) == 0 && stats.workers_lost > 0;
 }
 
-/* One crash is too many, and another step runs beside. */
+/* The closure fails with its first crash, although another step runs beside it. */
 static void check_neighbour(const char *name, const char *reason)
 {
     struct crew crew;
@@ -233,7 +236,7 @@ TEST(worker_killed_from_outside_is_no_crash_of_its_step)
         crew_hold_wait(&hold);
         pid_t victim = crew_step_process(&crew, 0);
         crew_kill(victim);
-        crew_wait_gone(victim); /* and with it its end of the FIFO */
+        crew_wait_gone(victim); /* and its end of the FIFO is closed */
         crew_hold_release(&hold);
     }
     crew_hold_wait(&hold);
@@ -269,7 +272,7 @@ TEST(crash_is_told_with_its_step_and_signal)
     diary_close(&crew, diary);
 }
 
-/* A signal from elsewhere: no step is known to have raised it. */
+/* A signal from another process: no step is known to have caused it. */
 TEST(crash_that_no_step_is_known_to_have_caused_is_told_of_each)
 {
     struct crew crew;

@@ -1,4 +1,4 @@
-/* Results that nobody needs any more, and how the worker that keeps them is told. */
+/* The client tells a worker to drop kept results that nobody needs any more. */
 #include "coordinator/closures/closures.h"
 #include "coordinator/closures/kept.h"
 #include "coordinator/closures/seat.h"

@@ -20,7 +20,7 @@ static void open_with_counters(struct crew *crew, int n_workers,
     }
 }
 
-/* What a step is to follow, in its first attempt and in others. */
+/* The scripts that a step follows, in its first attempt and in later ones. */
 struct scripts {
     const int64_t *first;
     size_t n_first;
@@ -135,7 +135,8 @@ TEST(step_that_fails_after_its_flush_is_partial_and_names_the_ps)
     crew_close(&crew);
 }
 
-/* Nobody does it again: what the checkpoint has of it is what there is. */
+/* The closure is not replayed: the restored ps has the part of it that the checkpoint
+ * has. */
 TEST(part_of_a_closure_is_as_in_the_checkpoint_when_its_ps_comes_back)
 {
     static const int64_t script[] = {0, FOLLOW_FLUSH, FOLLOW_FAIL};
@@ -227,8 +228,8 @@ TEST(attempt_that_fails_where_one_before_had_flushed_is_partial)
     crew_close(&crew);
 }
 
-/* Both attempts have touched ps 0 and 1, and each ps took what it was sent: only together
- * do they know that these were not the same segments. */
+/* Both attempts have touched ps 0 and 1, and each ps has accepted what it was sent.
+ * Only the answers of both show that the segments were not the same. */
 TEST(attempt_that_flushed_to_other_ps_than_one_before_has_diverged)
 {
     static const int64_t first[] = {0, FOLLOW_FLUSH, 1, FOLLOW_FLUSH, FOLLOW_WAIT};

@@ -1,4 +1,4 @@
-/* Futures: callbacks, waiting for any of many, results that nobody wants. */
+/* Futures: callbacks, cox_wait_any, results that nobody needs. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -157,7 +157,7 @@ TEST(callback_is_called_for_failed_and_cancelled_closures)
     struct cox_future *queued = schedule(&crew, "nothing");
     assert_code(0, cox_future_then(queued, note_outcome, &calls));
     assert_code(0, cox_future_then(hold.future, note_outcome, &calls));
-    /* Both have been called when close returns. */
+    /* Both callbacks have run when cox_close returns. */
     assert_code(COX_ETIMEDOUT, cox_close(crew.c, 50));
     assert_int_equal(3, atomic_load(&calls.n));
     assert_ptr_equal(queued, calls.futures[1]);
@@ -171,7 +171,8 @@ TEST(callback_is_called_for_failed_and_cancelled_closures)
     crew_hold_release(&hold);
 }
 
-/* Schedules the next of a chain, and frees what it is called for. */
+/* A callback: schedules the next closure of a chain, and frees the future for which it
+ * is called. */
 static void go_on(void *arg, struct cox_future *future)
 {
     struct calls *calls = arg;
@@ -225,7 +226,7 @@ TEST(join_and_close_from_a_callback_would_wait_for_themselves)
     /* Nothing was closed. */
     assert_code(0, cox_join(crew.c, -1));
 
-    /* Another coordinator may be joined and closed from there. */
+    /* A callback may join and close another coordinator. */
     crew_open(&other, 1, 1, NULL, NULL);
     struct calls allowed = {.c = other.c};
     assert_code(0, cox_future_then(hold.future, join_and_close, &allowed));
@@ -289,7 +290,8 @@ TEST(wait_any_finds_what_is_settled_skips_null_and_times_out)
     struct cox_future *done = futures[3];
     assert_code(0, cox_wait_any(futures, 5, -1, &index));
     assert_int_equal(3, index);
-    assert_code(0, cox_wait_any(futures, 5, 0, &index)); /* it is still there */
+    /* the same future is found again */
+    assert_code(0, cox_wait_any(futures, 5, 0, &index));
     assert_int_equal(3, index);
     futures[3] = NULL;
     index = 77;
@@ -395,7 +397,8 @@ TEST(wait_any_is_woken_by_cancelling_and_by_close)
     drainer_start(&drainer, hold.future, queued);
     assert_code(COX_ETIMEDOUT, cox_close(crew.c, 50));
     drainer_join(&drainer);
-    /* What was queued is cancelled at once, what runs when its worker is let go. */
+    /* Queued closures are cancelled at once; the running one when its step is
+     * released. */
     assert_int_equal(2, drainer.n);
     assert_int_equal(1, drainer.order[0]);
     assert_int_equal(0, drainer.order[1]);
@@ -417,7 +420,7 @@ TEST(many_threads_wait_for_the_same_futures)
     for (int i = 0; i < THREADS; i++) {
         drainer_start(&drainers[i], hold.future, behind);
     }
-    /* Those that give up leave the others waiting. */
+    /* A thread that gives up does not disturb the other waiters. */
     assert_code(COX_ETIMEDOUT, cox_future_wait(hold.future, 1));
     assert_true(is_waited_for(hold.future));
     crew_hold_release(&hold);
@@ -446,7 +449,8 @@ TEST(wait_any_drains_ten_thousand_futures_each_once)
     for (size_t i = 1; i < N; i++) {
         futures[i] = schedule(&crew, "nothing");
     }
-    /* None is settled: it waits for each, and takes back all of its waiting. */
+    /* None is settled: the call adds a waiter to each future, and removes all of
+     * them. */
     assert_code(COX_ETIMEDOUT, cox_wait_any(futures, N, 1, &index));
     for (size_t i = 0; i < N; i++) {
         assert_false(is_waited_for(futures[i]));
@@ -479,7 +483,8 @@ static void make_offer(void *arg)
     offer->kept = r == 0 && offer->future->result_len == offer->len;
 }
 
-/* Offers the future of a closure that is not settled a result; true if it is copied. */
+/* Offers a result to the future of an unsettled closure; true if the future copies
+ * it. */
 static bool keeps(struct crew *crew, struct cox_future *future, const void *result,
                   size_t len)
 {
@@ -499,7 +504,7 @@ TEST(result_is_copied_only_for_a_future_that_is_held)
     struct cox_future *kept = schedule(&crew, "nothing");
     struct cox_future *freed = schedule(&crew, "nothing");
     cox_future_free(freed);
-    /* Both wait behind the held step, so the loop still has them. */
+    /* Both are queued after the held step, so they are not settled. */
     assert_false(keeps(&crew, freed, result, sizeof(result)));
     assert_true(keeps(&crew, kept, result, sizeof(result)));
     crew_hold_release(&hold);

@@ -1,4 +1,5 @@
-/* Evaluating on the workers: each range of examples is counted once, whatever dies. */
+/* Evaluating on the workers: each range of examples counts once, even if processes
+ * die. */
 #include "tests/coordinator/crew.h"
 #include "tests/test.h"
 
@@ -16,7 +17,7 @@ static struct cox_metric *metric(struct crew *crew, const char *name, uint32_t k
 
 struct progress {
     struct crew *crew;
-    uint64_t done; /* that are to be */
+    uint64_t done; /* how many closures must be done */
 };
 
 static bool has_done(void *arg)
@@ -27,7 +28,8 @@ static bool has_done(void *arg)
     return stats.done >= progress->done;
 }
 
-/* An evaluation, amidst which workers are killed, turn by turn: steps or all of one. */
+/* Evaluates, and kills workers meanwhile: by turns only a step process, or the whole
+ * worker. */
 static void evaluate(struct crew *crew, uint64_t done_before)
 {
     for (int i = 0; i < RANGES; i++) {

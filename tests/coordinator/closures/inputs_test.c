@@ -1,4 +1,4 @@
-/* Futures as arguments: calls that take what others return. */
+/* Futures as arguments: calls that take results of other calls. */
 #include <string.h>
 
 #include "tests/coordinator/crew.h"
@@ -23,7 +23,7 @@ static struct cox_future *schedule_x(struct crew *crew, int64_t value, uint32_t 
     return schedule(crew, "echo", &call);
 }
 
-/* A step that returns as `name` what `source` returns as `result`. */
+/* A step that returns the result `result` of `source` under the name `name`. */
 static struct cox_future *schedule_behind(struct crew *crew, const char *name,
                                           struct cox_future *source, const char *result)
 {
@@ -79,7 +79,7 @@ TEST(inputs_come_behind_the_arguments_from_several_futures_freed_or_not)
     crew_open(&crew, 1, 2, "hold", NULL);
     struct cox_future *a = schedule_x(&crew, 2, 0);
     struct cox_future *b = schedule_x(&crew, 3, 0);
-    assert_code(0, cox_future_wait(a, -1)); /* one that is done, one that may not be */
+    assert_code(0, cox_future_wait(a, -1)); /* `a` is done, `b` may not be */
     struct cox_input inputs[3] = {{"a", a, "x"}, {"b", b, "x"}, {"again", b, "x"}};
     call.args = &arg;
     call.n_args = 1;
@@ -110,7 +110,7 @@ TEST(input_that_fails_fails_what_waits_for_it_and_is_named)
     assert_error_names("no luck");
     assert_code(COX_ESTEP, cox_future_wait(next, -1));
     assert_error_names("its input 'y', closure 1 (fail)");
-    /* And one that comes when all is over. */
+    /* The same for a call that is scheduled when all others have ended. */
     struct cox_future *late = schedule_behind(&crew, "y", bad, "x");
     assert_code(COX_ESTEP, cox_future_wait(late, -1));
     assert_code(0, cox_join(crew.c, -1));
@@ -167,7 +167,7 @@ TEST(input_that_is_cancelled_cancels_what_waits_for_it)
     crew_close(&crew);
 }
 
-/* A chain of calls, each of which takes what the one before returns. */
+/* A chain of calls, each of which takes the result of the previous one. */
 static void run_chain(struct crew *crew, const char *first, int n, int code)
 {
     int64_t value = 7;
@@ -227,7 +227,7 @@ TEST(close_cancels_what_waits_for_inputs)
     crew_close(&crew);
     for (int i = 1; i < CHAIN; i++) {
         int code = cox_future_wait(chain[i], 0);
-        /* Where the hold ended in time, it returned no x. */
+        /* COX_ENOENT: the held step ended before the close, and it returns no x. */
         assert_true(code == COX_ECANCELLED || code == COX_ENOENT);
     }
     for (int i = 0; i < CHAIN; i++) {
@@ -255,7 +255,7 @@ TEST(input_goes_along_when_its_call_is_tried_again)
     cox_future_free(path);
     crew_hold_release(&hold);
     assert_code(0, cox_future_wait(hold.future, -1));
-    crew_hold_wait(&hold); /* the step that has its FIFO from an input */
+    crew_hold_wait(&hold); /* the step that gets the path of its FIFO from an input */
     pid_t victim = crew_step_process(&crew, 0);
     crew_kill(victim);
     crew_wait_gone(victim);

@@ -182,14 +182,14 @@ TEST(what_finds_no_room_on_the_worker_comes_to_the_client)
             assert_blob(blobs[i], N, i);
         }
     }
-    assert_in_range(n_here, 2, 4); /* where buffers grow by halves, say */
+    assert_in_range(n_here, 2, 4); /* how many fit depends on how buffers grow */
     for (uint8_t i = 0; i < 5; i++) {
         assert_code(0, cox_future_fetch(blobs[i], -1));
         assert_blob(blobs[i], N, i);
         cox_future_free(blobs[i]);
     }
     assert_int_equal(5, keep_count(&keep));
-    /* The client has said that they are not needed: there is room again. */
+    /* The client has told the worker to drop them, so there is room again. */
     struct cox_future *next = start_blob(&keep, N, 9);
     assert_code(0, cox_future_wait(next, -1));
     assert_code(COX_ENOTREADY, cox_future_result(next, "blob", &value));

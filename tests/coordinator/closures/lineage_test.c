@@ -7,7 +7,7 @@
 #include "tests/test.h"
 #include "tests/worker/gate.h"
 
-/* A line of kept results, each the one before and `own` more: 1, 2, ... n. */
+/* A chain of n kept results, each one more than the one before: 1, 2, ... n. */
 static void start_line(struct keep *keep, size_t n, uint32_t only,
                        struct cox_future *ret[])
 {
@@ -26,7 +26,7 @@ static void free_all(struct cox_future *futures[], size_t n)
     }
 }
 
-/* Such a line, on one of `n_workers` workers, which is lost then. */
+/* Starts such a chain on one of `n_workers` workers, and kills that worker. */
 static void lose_line(struct keep *keep, int n_workers, size_t n, uint32_t only,
                       struct cox_future *ret[])
 {
@@ -43,7 +43,7 @@ TEST(line_of_three_is_made_again_when_its_worker_is_killed)
     assert_int_equal(
         13, keep_run(&keep, "x", &(struct keep_call){.own = 10, .takes = {line[2]}}));
     assert_int_equal(3, keep_made_again(&keep));
-    assert_int_equal(4, keep_count(&keep));        /* each of them once */
+    assert_int_equal(4, keep_count(&keep));        /* each closure counted once */
     assert_int_equal(1, keep_fetch(line[0], "x")); /* by the way */
     assert_int_equal(3, keep_made_again(&keep));
     free_all(line + 1, 2);
@@ -117,7 +117,7 @@ TEST(calls_in_line_for_a_worker_that_is_killed_have_their_inputs_made_again)
     const char *gate = gate_make("gate");
     struct cox_future *calls[N];
     struct cox_options options = COX_OPTIONS_INIT;
-    options.prefetch = 1; /* so that most of them are not sent yet */
+    options.prefetch = 1; /* so that most closures are not sent yet */
     keep_open(&keep, 2, &options);
     struct cox_future *a = keep_start(
         &keep, &(struct keep_call){.own = 1, .only_worker = 1, .keep = true});
@@ -274,7 +274,7 @@ TEST(ps_and_the_worker_that_keeps_the_inputs_are_lost_together)
     struct cox_options options = with_checkpoints();
     keep_open(&keep, 2, &options);
     start_line(&keep, 3, 1, line);
-    /* Those are in a checkpoint, what takes them is not. */
+    /* The checkpoint has these closures, but not the one that takes their results. */
     assert_code(0, cox_checkpoint_save(keep.crew.c, NULL, NULL));
     struct cox_future *last = keep_start(
         &keep, &(struct keep_call){
@@ -301,7 +301,7 @@ static void count_taken(void *arg)
     taken->n = coxi_inputs_count(coxi_closure_of(taken->future));
 }
 
-/* How many futures that a closure took it still holds on to. */
+/* How many futures of its inputs a closure still holds. */
 static size_t inputs_of(struct keep *keep, struct cox_future *future)
 {
     struct taken taken = {keep, future, 0};
@@ -385,8 +385,8 @@ TEST(workers_and_the_ps_are_lost_while_lines_are_made)
     keep_close(&keep);
 }
 
-/* A line of two calls whose results are kept, and a third that takes the last of these and that
- * a gate holds. */
+/* A chain of two calls whose results are kept, and a third call, held at a gate, that
+ * takes the second result. */
 struct held_line {
     struct cox_future *line[2];
     struct cox_future *held;
@@ -394,7 +394,7 @@ struct held_line {
     int fd;
 };
 
-/* Opens, starts the line, and saves a checkpoint while its last call is held. */
+/* Opens, starts the chain, and saves a checkpoint while its last call is held. */
 static void save_held_line(struct keep *keep, const struct cox_options *options,
                            struct held_line *ret)
 {
@@ -437,15 +437,15 @@ TEST(client_that_goes_on_makes_again_what_the_one_before_had_kept)
     assert_code(0, cox_checkpoint_save(keep.crew.c, NULL, NULL));
     keep_close(&keep);
 
-    keep_open(&keep, 2, &options); /* and nothing of it is left */
+    keep_open(&keep, 2, &options); /* and no daemon of it is left */
     assert_code(0, cox_progress(keep.crew.c, &progress));
     assert_int_equal(0, progress.rerun);
     assert_int_equal(3 + 2, keep_count(&keep));
     keep_close(&keep);
 }
 
-/* The call behind the one that is held takes what the client has fetched: its arguments are put
- * together for the backlog, beside those of the other. */
+/* The call that waits for the held one also takes a result that the client has fetched.
+ * The backlog must contain that value beside the input that is still missing. */
 TEST(client_that_goes_on_has_all_arguments_of_calls_that_take_what_was_fetched)
 {
     struct keep keep;

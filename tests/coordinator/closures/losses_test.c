@@ -4,7 +4,7 @@
 #include "tests/coordinator/actor.h"
 #include "tests/test.h"
 
-enum { ENOUGH = 16 }; /* losses: then a closure fails */
+enum { ENOUGH = 16 }; /* a closure fails after this many losses */
 
 static struct cox_future *schedule(struct yard *yard)
 {
@@ -14,8 +14,11 @@ static struct cox_future *schedule(struct yard *yard)
     return future;
 }
 
-/* The worker's process has died `n` times, each time with the closure in its hands; `ran`
- * tells what its supervisor says: the step ran, or nothing did. *ret: its last attempt. */
+/*
+ * Lets the worker's process die `n` times, each time while it has the closure. Each
+ * next process reports that the step ran (`ran`), or that nothing ran. *ret: the last
+ * attempt.
+ */
 static void lose_and_tell(struct yard *yard, int n, bool ran)
 {
     struct actor actor;
@@ -74,7 +77,7 @@ TEST(closure_whose_step_ran_in_every_lost_worker_fails)
     yard_close(&yard);
 }
 
-/* Its connection breaks, and it dials again. */
+/* Only the worker's connection breaks, and it dials again. */
 TEST(worker_whose_process_has_not_died_is_no_loss_to_a_closure)
 {
     struct yard yard;
@@ -91,8 +94,11 @@ TEST(worker_whose_process_has_not_died_is_no_loss_to_a_closure)
     yard_close(&yard);
 }
 
-/* Host `i` of those that are lost with the closure. The first had sent a ps what the step sends
- * at its end, as one that touched another ps, too, which does not have it. */
+/*
+ * The i-th host takes the closure and is lost. The first host has committed the last
+ * segment on the ps before; that segment says that it touched a second ps, which does
+ * not have it.
+ */
 static void lose_host(struct yard *yard, int i)
 {
     struct actor actor;
@@ -106,7 +112,8 @@ static void lose_host(struct yard *yard, int i)
     yard_wait_lost(yard, (uint64_t)(1 + i));
 }
 
-/* Hosts are lost, so nobody tells what ran; but a ps has the end of the step. */
+/* Whole hosts are lost, so nobody reports which steps ran; but a ps has the closure's
+ * last segment. */
 TEST(closure_that_a_ps_has_the_end_of_outlives_any_number_of_hosts)
 {
     struct yard yard;
@@ -122,7 +129,8 @@ TEST(closure_that_a_ps_has_the_end_of_outlives_any_number_of_hosts)
     yard_close(&yard);
 }
 
-/* After the last loss that it may have, the ps is asked what it has of it, and stands still. */
+/* After the last loss that the closure may have, the ps is asked what it has applied of
+ * it, but it is stopped. */
 TEST(closure_that_is_cancelled_while_the_ps_are_asked_about_it_does_not_run_again)
 {
     struct yard yard;

@@ -10,7 +10,7 @@ struct member {
     uint32_t capacity;
 };
 
-/* The least loaded of all that have room, found by looking at each. */
+/* The least loaded member with room, found by looking at each. */
 static bool reference_first(const struct member *members, uint32_t n,
                             uint32_t *ret_member)
 {

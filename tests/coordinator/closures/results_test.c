@@ -1,6 +1,8 @@
-/* Closures whose worker dies when all their updates are applied and before it has told what
- * they returned: a future that is done has its results. Linked so that taking a closure's result
- * goes through here, and may find no memory. */
+/*
+ * Closures whose worker dies after all their updates are applied and before it has sent
+ * their results: a future that is done has its results. Linked so that storing a
+ * closure's result goes through here, and can fail for lack of memory.
+ */
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -29,7 +31,7 @@ static struct cox_future *schedule(struct yard *yard)
     return future;
 }
 
-/* Its first attempt is applied, and its worker lost. */
+/* Schedules a closure; its first attempt is applied, and its worker is lost. */
 static struct cox_future *lose_applied(struct yard *yard)
 {
     struct actor actor;
@@ -86,7 +88,8 @@ TEST(closure_that_cannot_run_again_for_what_it_returned_says_that_all_is_applied
     yard_close(&yard);
 }
 
-/* Ends it as one that is applied and has no results to be had. */
+/* Ends a closure that is applied, but whose results are lost: it fails with
+ * COX_EREPLAY. */
 static void fail_for_results(struct yard *yard)
 {
     struct actor actor;
@@ -120,7 +123,7 @@ TEST(closure_that_is_applied_and_has_no_results_is_done_again_on_a_ps_that_comes
     yard_kill(&worker);
 }
 
-/* Nothing runs: there is no worker. */
+/* There is no worker, so nothing can run again. */
 TEST(closure_of_which_nobody_holds_the_future_is_done_when_all_is_applied)
 {
     struct yard yard;
@@ -133,7 +136,8 @@ TEST(closure_of_which_nobody_holds_the_future_is_done_when_all_is_applied)
     yard_close(&yard);
 }
 
-/* The ps is lost while it is asked what it has of the closure, which is done by then. */
+/* The ps is lost while it is asked what it has applied of the closure, whose attempt is
+ * done by then. */
 TEST(what_a_closure_keeps_that_runs_again_is_of_its_last_attempt)
 {
     struct yard yard;
@@ -159,7 +163,8 @@ TEST(what_a_closure_keeps_that_runs_again_is_of_its_last_attempt)
     program_pause(&yard.ps);
     actor_keep(&actor, &head);
     fake_worker_answer(actor.client, &other, 0);
-    assert_code(0, cox_future_wait(next, 8000)); /* the one before is looked into */
+    /* the ps are being asked about the first closure now */
+    assert_code(0, cox_future_wait(next, 8000));
     program_kill(&yard.ps, SIGKILL);
     assert_int_equal(256 + SIGKILL, program_wait(&yard.ps));
     (void)snprintf(address, sizeof(address), "%s", yard.ps_address);
@@ -199,7 +204,8 @@ static void *join(void *arg)
     return &code;
 }
 
-/* The error of one cancels the others; this one is done, and only to be told. */
+/* The error of one closure cancels all others, except this one: all of it is applied,
+ * and only its result is missing. */
 TEST(error_of_another_closure_does_not_take_what_an_applied_one_returned)
 {
     struct yard yard;

@@ -1,4 +1,5 @@
-/* Closures that take far longer than others: second attempts, and what waits behind. */
+/* Closures that take far longer than others: second attempts, and closures that are
+ * queued after them. */
 #include <stdbool.h>
 
 #include "tests/coordinator/crew.h"
@@ -12,7 +13,7 @@ static void open_crew(struct crew *crew, int n_workers,
     crew_open(crew, 2, n_workers, "hold", options);
 }
 
-/* So that it is known how long "straggle" takes. */
+/* Runs "straggle" often enough that its average time is known. */
 static void take_samples(struct crew *crew)
 {
     crew_schedule(crew, crew_function(crew, "straggle"), SAMPLES, 0);
@@ -32,13 +33,14 @@ TEST(straggler_is_raced_by_an_idle_worker_and_counts_once)
     struct crew_hold hold;
     struct cox_stats stats = COX_STATS_INIT;
     struct cox_options options = COX_OPTIONS_INIT;
-    options.cancel_grace_ms = 600000; /* the loser ends by itself */
+    options.cancel_grace_ms = 600000; /* so that the losing attempt ends by itself */
     open_crew(&crew, 2, &options);
     struct cox_variable *counter = crew_counter(&crew, "c0");
     take_samples(&crew);
     crew_hold(&hold, &crew, "straggle", true);
     crew_hold_wait(&hold);
-    assert_code(0, cox_future_wait(hold.future, -1)); /* though the first is held */
+    /* although the first attempt is held */
+    assert_code(0, cox_future_wait(hold.future, -1));
     assert_int_equal(2, attempt_of(hold.future));
     crew_hold_end(&hold);
     /* The first attempt ends, too, and something that comes after it: */
@@ -75,7 +77,7 @@ TEST(straggler_is_left_alone_where_that_is_asked_for_or_only_one_worker_may_run_
     crew_close(&crew);
 }
 
-/* One held step to its end. */
+/* Runs one held step to its end. */
 static void hold_once(struct crew *crew)
 {
     struct crew_hold hold;
@@ -94,7 +96,7 @@ static bool is_raced(void *arg)
     return stats.speculated > 0;
 }
 
-/* While both attempts run, worker `victim` dies: it has the first, or the second. */
+/* While both attempts run, worker `victim` dies, which has the first or the second. */
 static void check_race_with_a_loss(int victim)
 {
     struct crew crew;
@@ -110,7 +112,7 @@ static void check_race_with_a_loss(int victim)
     pid_t pid = crew_step_process(&crew, victim);
     crew_kill(pid);
     crew_wait_gone(pid);
-    crew_hold_end(&hold); /* of whoever has it, and whoever gets it */
+    crew_hold_end(&hold); /* for running and later attempts */
     assert_code(0, cox_future_wait(hold.future, -1));
     assert_code(0, cox_join(crew.c, -1));
     assert_int_equal(SAMPLES + 1, crew_read(&crew, counter));
@@ -142,7 +144,8 @@ TEST(closures_behind_a_long_one_run_on_idle_workers)
     }
     for (int i = 0; i < BEHIND; i++) {
         assert_code(0, cox_future_wait(behind[i], -1));
-        /* What was handed back had not run: its number says nothing of that. */
+        /* Its attempt number may be 1 or 2, because a closure that was handed back had
+         * not run. */
         cox_future_free(behind[i]);
     }
     assert_int_equal(BEHIND, crew_read(&crew, counter));

@@ -1,4 +1,4 @@
-/* What of a closure is applied, from what each ps says. */
+/* How much of a closure is applied, from the answers of all ps. */
 #include "coordinator/closures/tally.h"
 #include "net/message.h"
 #include "tests/test.h"
@@ -58,7 +58,8 @@ TEST(closure_of_several_segments_is_all_there_once_its_last_is)
     say(&said, 1, 1, false, 6);
     say(&said, 2, 1, false, 6);
     assert_int_equal(COXI_TALLY_PART, tally(&said));
-    say(&said, 1, 2, true, 2); /* the empty one of a step that touched no more */
+    /* the empty last segment of a step that touched no more ps */
+    say(&said, 1, 2, true, 2);
     assert_int_equal(COXI_TALLY_ALL, tally(&said));
 }
 
@@ -79,7 +80,7 @@ TEST(attempts_that_touched_other_ps_in_a_segment_are_not_alike)
     struct said said = {0};
     say(&said, 0, 0, false, 1);
     say(&said, 0, 1, false, 1);
-    say(&said, 1, 1, true, 2); /* nor was it segment 1 that touched ps 1 */
+    say(&said, 1, 1, true, 2); /* segment 1 did not touch ps 1 */
     assert_int_equal(COXI_TALLY_UNLIKE, tally(&said));
     said = (struct said){0};
     say(&said, 0, 0, true, 3);
@@ -115,7 +116,7 @@ TEST(segments_that_cannot_be_are_not_alike)
     say(&said, 0, COXI_SEGMENTS_MAX, true, 1);
     assert_int_equal(COXI_TALLY_UNLIKE, tally(&said));
     said = (struct said){0};
-    say(&said, 0, 1, true, 1); /* out of their order */
+    say(&said, 0, 1, true, 1); /* not sorted */
     say(&said, 0, 0, false, 1);
     assert_int_equal(COXI_TALLY_UNLIKE, tally(&said));
 }

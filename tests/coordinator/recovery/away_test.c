@@ -1,4 +1,4 @@
-/* A ps is away until the test starts it again, with a worker or without. */
+/* A ps is away until the test starts it again; a worker may be away, too. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -88,8 +88,11 @@ static struct cox_future *follow(struct pair *pair, const int64_t *script, size_
     return future;
 }
 
-/* Fails when it has flushed to ps 0, while ps 1 is stopped: when this returns, ps 0 has said
- * what it has of it, and the client waits for ps 1. */
+/*
+ * Starts a step that flushes to ps 0, and fails while ps 1 is stopped. When this
+ * returns, ps 0 has said what it has applied of the closure, and the client waits for
+ * ps 1.
+ */
 static struct cox_future *fail_after_flush(struct pair *pair)
 {
     static const int64_t script[] = {0, FOLLOW_FLUSH, FOLLOW_WAIT, FOLLOW_FAIL};
@@ -100,10 +103,12 @@ static struct cox_future *fail_after_flush(struct pair *pair)
     program_pause(&pair->ps[1]);
     gate_release(fd);
     struct cox_future *behind = follow(pair, nothing, 1, "");
-    assert_code(0, cox_future_wait(behind, 8000)); /* the worker told of both in turn */
+    /* the worker reports both closures in order */
+    assert_code(0, cox_future_wait(behind, 8000));
     cox_future_free(behind);
     assert_int_equal(1,
-                     crew_read(&pair->crew, pair->counters[0])); /* behind the answer */
+                     /* ps 0 answers this read after that question */
+                     crew_read(&pair->crew, pair->counters[0]));
     return future;
 }
 
@@ -134,7 +139,7 @@ TEST(closure_is_not_told_partial_on_a_ps_that_was_set_back_before_its_end)
     struct cox_future *future = fail_after_flush(&pair);
     lose_ps(&pair, 0);
     program_kill(&pair.ps[1], SIGCONT);
-    /* What ps 0 has of it is not known before it is back. */
+    /* Nobody knows what ps 0 has applied of it before ps 0 is back. */
     assert_code(COX_ETIMEDOUT, cox_future_wait(future, 500));
     start_ps_again(&pair, 0);
     assert_code(COX_ESTEP, cox_future_wait(future, 8000));

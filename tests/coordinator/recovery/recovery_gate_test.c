@@ -14,11 +14,12 @@
 #include "tests/coordinator/recovery/gated.h"
 #include "tests/test.h"
 
-enum { SAMPLES = 40 }; /* so that it is known how long "straggle" takes */
+enum { SAMPLES = 40 }; /* runs of "straggle", so that its average time is known */
 
 /* ---- second attempts */
 
-/* All workers have something to do until the ps is back, so it is not raced before. */
+/* All workers are busy until the ps is lost, so the straggler gets no second attempt
+ * before. */
 TEST(a_straggler_gets_no_second_attempt_while_a_ps_is_recovered)
 {
     struct gated s;
@@ -66,7 +67,8 @@ static struct cox_future *start_kept(struct gated *s, const char *step, bool kee
     return future;
 }
 
-/* A call of echo that keeps "x" on worker 0, and touches no ps: 5, or what `takes` has. */
+/* A call of echo that keeps "x" on worker 0 and touches no ps. x is 5, or the x of
+ * `takes`. */
 static struct cox_future *start_echo(struct gated *s, struct cox_future *takes)
 {
     const int64_t five = 5;
@@ -108,8 +110,8 @@ TEST(a_kept_result_is_not_made_again_while_a_ps_is_recovered)
     crew_close(&s.crew);
 }
 
-/* Those that made them have touched nothing, so they are not replayed. One is wanted before
- * it is the replay's turn to need it. */
+/* The closures that made the results have touched no ps, so they are not replayed. The
+ * user asks for one of the results before the replay needs it. */
 TEST(kept_results_that_the_replay_needs_are_made_again_for_it)
 {
     struct gated s;
@@ -133,8 +135,8 @@ TEST(kept_results_that_the_replay_needs_are_made_again_for_it)
     crew_close(&s.crew);
 }
 
-/* It stands still when it is asked for the result; something else runs there, so that the
- * gate is passed on the other worker. */
+/* The worker is stopped when it is asked for the result. Another step runs there, so
+ * that the replay's gate is on the other worker. */
 TEST(a_result_that_the_replay_waits_for_is_made_again_when_its_worker_dies)
 {
     struct gated s;
@@ -147,7 +149,7 @@ TEST(a_result_that_the_replay_waits_for_is_made_again_when_its_worker_dies)
     crew_hold_wait(&busy);
     assert_int_equal(0, kill(crew_step_process(&s.crew, 0), SIGSTOP));
     gated_lose_ps(&s, 0, 1);
-    crew_hold_wait(&s.gate); /* by then it has been asked */
+    crew_hold_wait(&s.gate); /* by then the stopped worker was asked */
     gated_lose_worker(&s, 0, 1);
     crew_hold_end(&busy);
     crew_hold_end(&s.gate);
@@ -165,7 +167,7 @@ TEST(a_replay_in_which_another_ps_is_lost_begins_anew)
 {
     struct gated s;
     struct cox_options options = COX_OPTIONS_INIT;
-    options.cancel_grace_ms = 600000; /* the gate opens when the test says so */
+    options.cancel_grace_ms = 600000; /* so that only the test opens the gate */
     gated_open(&s, 2, 1, NULL, &options);
     gated_assign(&s, s.c1, 500);
     gated_pass(&s);
@@ -180,9 +182,11 @@ TEST(a_replay_in_which_another_ps_is_lost_begins_anew)
     crew_close(&s.crew);
 }
 
-/* The recovery of the first has taken longer than that already. What starts ps again stands
- * still, so the second is away for a while: not for long, as it has to start and be restored in
- * what is left of its time. */
+/*
+ * The recovery of the first ps has already taken longer than ps_recovery_ms. The
+ * launcher is stopped, so the second ps is away for a while: only a short one, because
+ * it must start and be restored in the rest of its time.
+ */
 TEST(a_ps_has_its_time_to_come_back_from_its_own_loss)
 {
     enum { RECOVERY_MS = 3000 };
@@ -212,7 +216,7 @@ static bool is_not_done(void *arg)
     return cox_done(((struct gated *)arg)->crew.c) != 1;
 }
 
-/* As if the replay killed it. */
+/* As if the replay killed the ps each time. */
 TEST(a_ps_that_is_lost_again_and_again_before_it_is_whole_ends_the_run)
 {
     struct gated s;
@@ -245,15 +249,16 @@ static void skip_some(void *arg)
     coxi_unlock(&skip->c->lock);
 }
 
-/* As if `n` closures that touch nothing had run: the ps have been told what was settled before. */
+/* Raises the next id by `n`, as if `n` closures that touch no ps had run. The ps were
+ * told the watermark before. */
 static void skip_ids(struct gated *s, uint64_t n)
 {
     struct skip skipped = {s->crew.c, n};
     inside_run(s->crew.c, skip_some, &skipped);
 }
 
-/* The first is not settled before the second, so their ids are as far apart as they may be;
- * the third is further from the first than a ps takes at once. */
+/* The first closure is held until the second is done, so their ids are as far apart as
+ * allowed. The third is farther from the first than the window that a ps accepts. */
 TEST(a_replay_ends_over_more_ids_than_a_ps_takes_at_once)
 {
     struct gated s;
@@ -268,7 +273,8 @@ TEST(a_replay_ends_over_more_ids_than_a_ps_takes_at_once)
     crew_hold_end(&s.gate);
     gated_join(&s);
     skip_ids(&s, 160000);
-    assert_int_equal(2, crew_read(&s.crew, s.c0)); /* behind the watermark */
+    /* the ps has taken the watermark when this returns */
+    assert_int_equal(2, crew_read(&s.crew, s.c0));
     gated_run_many(&s, "straggle", 1);
     gated_lose_ps(&s, 0, 1);
     gated_join(&s);
@@ -277,7 +283,8 @@ TEST(a_replay_ends_over_more_ids_than_a_ps_takes_at_once)
     crew_close(&s.crew);
 }
 
-/* They are not in the log, so no checkpoint is due for them, and the replay has nothing to do. */
+/* Those closures are not in the log, so they make no checkpoint due, and the replay is
+ * empty. */
 TEST(a_ps_takes_what_comes_behind_many_closures_that_touched_none)
 {
     struct gated s;
@@ -287,7 +294,7 @@ TEST(a_ps_takes_what_comes_behind_many_closures_that_touched_none)
         gated_run_many(&s, "nothing", 1);
     }
     crew_kill(crew_ps_process(&s.crew, 0));
-    gated_run_many(&s, "number_off", 5); /* scheduled while it is away */
+    gated_run_many(&s, "number_off", 5); /* scheduled while the ps is away */
     assert_int_equal(5, crew_read(&s.crew, s.c0));
     crew_close(&s.crew);
 }
@@ -298,7 +305,7 @@ static bool is_over(void *arg)
     return cox_join(s->crew.c, GATED_SOON_MS) == COX_EREPLAY;
 }
 
-/* Ps 0 is lost, and the replay fails for it. */
+/* Kills ps 0, and lets its replay fail. */
 static void end_run(struct gated *s)
 {
     (void)unlink(s->gate.path); /* without its FIFO the step fails */
@@ -324,8 +331,9 @@ int __wrap_coxi_pull_rows(const struct coxi_pull_from *from,
                           const struct coxi_variable *v, uint64_t begin, uint64_t count,
                           void *ret);
 
-static struct gated *ends; /* its run ends during the next read */
-static int read_code;      /* of that */
+/* the test's client, whose run ends during the next read; or NULL */
+static struct gated *ends;
+static int read_code; /* of that */
 
 int __wrap_coxi_pull_rows(const struct coxi_pull_from *from,
                           const struct coxi_variable *v, uint64_t begin, uint64_t count,
@@ -358,7 +366,7 @@ TEST(a_read_that_lost_its_ps_says_why_the_run_has_ended)
     check_read(COX_EPSLOST);
 }
 
-/* What it has read may be of a ps that had not been given all of its own. */
+/* The values may come from a ps that was not completely restored. */
 TEST(a_read_in_which_a_replay_failed_says_so)
 {
     check_read(0);

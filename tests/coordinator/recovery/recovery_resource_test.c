@@ -12,7 +12,8 @@ static int64_t peek(struct gated *s)
     return keeper_peek(&s->other, "r", 0);
 }
 
-/* It is replayed with a step that came before, and one that came after and uses it. */
+/* Asserts that a lost resource is made after the replay of an older step and before
+ * that of a later step that uses it. */
 static void check_made_in_its_turn(struct gated *s)
 {
     gated_pass(s);
@@ -36,8 +37,8 @@ TEST(a_resource_is_made_when_what_came_before_it_has_been_done_again)
     check_made_in_its_turn(&s);
 }
 
-/* What a client before was writing has been written while this one opened: nothing that was left
- * may still need the resource. */
+/* The write that the previous client left was done while this client opened, so nothing
+ * that it left can still need the resource. */
 TEST(a_resource_is_made_in_its_turn_where_a_client_before_has_left_only_a_write)
 {
     const int64_t seven = 7;
@@ -46,7 +47,7 @@ TEST(a_resource_is_made_in_its_turn_where_a_client_before_has_left_only_a_write)
     struct writing write;
     writing_begin(&write, s.crew.c, s.c0, &seven);
     gated_assign(&s, s.c0,
-                 8); /* the checkpoint has something later: so its backlog has both */
+                 8); /* a later write, so that the checkpoint's backlog has both */
     assert_code(0, cox_checkpoint_save(s.crew.c, NULL, NULL));
     writing_end(&write, true);
     crew_close(&s.crew);
@@ -99,7 +100,7 @@ static struct cox_resource *create_from(struct gated *s, int64_t start)
                          &(struct keeper_ask){.number = "start", .n = start});
 }
 
-/* A step adds to c0 what r has counted, which is what it began with. */
+/* Runs a step that adds the value of resource r to c0. */
 static void add_count(struct gated *s)
 {
     cox_future_free(
@@ -120,7 +121,8 @@ TEST(a_step_that_used_a_resource_is_replayed_when_that_has_been_released)
     crew_close(&s.crew);
 }
 
-/* There are two of one name: those of before find the one, those of after the other. */
+/* Two resources have one name: steps before the release find the first, later steps the
+ * second. */
 static void check_reused_name(bool lose_the_worker)
 {
     struct gated s;
@@ -175,7 +177,7 @@ TEST(a_released_resource_goes_with_the_checkpoint_that_has_its_steps)
     crew_close(&s.crew);
 }
 
-/* The next one waits for a checkpoint, which comes by itself. */
+/* The next creation waits for a checkpoint, which the library takes by itself. */
 TEST(released_resources_that_take_up_all_the_room_go_with_a_checkpoint)
 {
     enum { N = 1024 };

@@ -1,4 +1,5 @@
-/* A ps is lost and comes back: what it had is restored and replayed, and counts once. */
+/* A ps is lost and comes back: its values are restored and replayed, and each closure
+ * counts once. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -14,7 +15,8 @@
 
 enum { N_PS = 2 };
 
-/* Threads that this process has started, less those that it has joined: so many stacks. */
+/* Threads that this process has started and not joined, which is the number of
+ * stacks. */
 static atomic_int n_threads;
 
 int __real_coxi_thread_start(pthread_t *ret, const char *name, void *(*run)(void *),
@@ -68,7 +70,7 @@ static uint64_t recovered(struct crew *crew)
     return stats.ps_recovered;
 }
 
-/* Kills ps `index`, and returns when it is there again: reads wait for that. */
+/* Kills ps `index`, and returns when it is restored, because reads wait for that. */
 static void lose_ps(struct counted *s, int index)
 {
     uint64_t before = recovered(&s->crew);
@@ -175,7 +177,7 @@ static void *create_table(void *arg)
     return NULL;
 }
 
-/* A ps, asked by somebody else than its client. */
+/* A connection to a ps that is not its client's, to ask the ps about its state. */
 struct witness {
     struct caller *caller;
     size_t n_variables;
@@ -202,8 +204,8 @@ static void wait_for_variables(struct crew *crew, int index, size_t n)
     caller_close(witness.caller);
 }
 
-/* The other one stands still, so that the creation is not over when the first has gone, and
- * come back without what it had answered for. */
+/* The other ps is stopped, so that the creation is still under way when the first one
+ * is lost and comes back without the table. */
 TEST(a_table_is_created_on_every_ps_though_one_that_had_it_is_lost_meanwhile)
 {
     struct counted s;
@@ -216,9 +218,9 @@ TEST(a_table_is_created_on_every_ps_though_one_that_had_it_is_lost_meanwhile)
     pid_t stopped = crew_ps_process(&s.crew, 0);
     assert_int_equal(0, kill(stopped, SIGSTOP));
     assert_int_equal(0, pthread_create(&thread, NULL, create_table, &creation));
-    wait_for_variables(&s.crew, 1, 2); /* its counter, and the table */
+    wait_for_variables(&s.crew, 1, 2); /* its counter and the table */
     crew_kill(crew_ps_process(&s.crew, 1));
-    (void)crew_read(&s.crew, s.counters[1]); /* when it has been brought back */
+    (void)crew_read(&s.crew, s.counters[1]); /* returns when the ps is restored */
     assert_int_equal(0, kill(stopped, SIGCONT));
     assert_int_equal(0, pthread_join(thread, NULL));
     assert_code(0, creation.code);
@@ -242,7 +244,7 @@ static void kill_both(struct counted *s)
     crew_kill(both[1]);
 }
 
-/* With a checkpoint that builds on another, so each is given two files. */
+/* With a checkpoint that builds on another one, so each ps loads two files. */
 TEST(ps_that_are_lost_together_come_back_together_with_all_that_they_had)
 {
     struct counted s;
@@ -290,7 +292,8 @@ static bool is_being_read(void *arg)
     return fd >= 0 && close(fd) == 0;
 }
 
-/* The first one's shard is a pipe, which it cannot open until somebody writes to it. */
+/* The first ps's shard is a FIFO, so that ps cannot open it before somebody writes to
+ * it. */
 TEST(ps_that_are_lost_together_do_not_wait_for_each_other_to_be_restored)
 {
     struct counted s;
@@ -341,7 +344,8 @@ TEST(ps_are_lost_while_steps_run_and_each_counts_once)
         crew_schedule(&s.crew, s.count, STEPS, N_PS);
         crew_kill(crew_ps_process(&s.crew, i % N_PS));
         if (i == 1) {
-            (void)cox_checkpoint_save(s.crew.c, NULL, NULL); /* or not: one is away */
+            /* may fail, because a ps is away */
+            (void)cox_checkpoint_save(s.crew.c, NULL, NULL);
         }
         assert_code(0, cox_join(s.crew.c, -1));
         assert_counters(&s, (i + 1) * STEPS, (i + 1) * STEPS);
@@ -349,7 +353,7 @@ TEST(ps_are_lost_while_steps_run_and_each_counts_once)
     crew_close(&s.crew);
 }
 
-/* It is lower than what has been done, and what is replayed. */
+/* Its id is lower than those of closures that are done and are replayed. */
 TEST(a_closure_that_was_under_way_when_a_ps_was_lost_counts_when_it_ends)
 {
     enum { N = 20 };
@@ -446,7 +450,8 @@ static bool has_recovered(void *arg)
     return count_recovered(arg) == 1;
 }
 
-/* The old process stands still: a worker has no other reason to leave it than to be told. */
+/* The old process is only stopped, so workers leave it only if the client tells them
+ * to. */
 TEST(workers_leave_a_ps_that_has_moved_although_the_old_process_is_there)
 {
     struct yard yard;
@@ -455,7 +460,7 @@ TEST(workers_leave_a_ps_that_has_moved_although_the_old_process_is_there)
     char address[256];
     struct cox_options options = COX_OPTIONS_INIT;
     options.checkpoint_dir = coxi_test_path("checkpoints");
-    options.peer_timeout_ms = 3000; /* the worker beats every 2500 */
+    options.peer_timeout_ms = 3000; /* the worker sends a heartbeat every 2500 ms */
     yard_open(&yard, &options);
     yard_worker(&yard, &worker, NULL);
     yard_wait_ready(&yard, 1);
@@ -488,7 +493,8 @@ TEST(a_ps_that_does_not_come_back_in_time_ends_the_run)
     cox_cluster_free(yard.cluster);
 }
 
-/* What is at its address may be put right in time: here it serves another run, which ends. */
+/* Another daemon at the address of a lost ps may go away in time: here a ps serves
+ * another run, which ends. */
 TEST(a_lost_ps_is_looked_at_until_its_time_is_over)
 {
     struct yard yard;
@@ -538,7 +544,7 @@ TEST(join_waits_until_a_lost_ps_has_all_of_its_own_again)
     yard_close(&yard);
 }
 
-/* Its worker is lost as well, so only the ps could say whether it has been applied. */
+/* Its worker is lost as well, so only the ps could say whether it is applied. */
 TEST(a_closure_whose_end_waited_for_a_ps_that_stays_away_is_settled)
 {
     struct yard yard;

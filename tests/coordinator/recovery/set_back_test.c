@@ -1,6 +1,8 @@
-/* A client that goes on from a checkpoint sets the ps back to it, and loses one of them in the
- * middle. Linked so that giving ps what a checkpoint has (coordinator/recovery/recovery_internal.h), and
- * each request of that, goes through here. */
+/*
+ * A client that resumes sets the ps back to the checkpoint, and loses one of them
+ * meanwhile. Linked so that coxi_recovery_fill and each of its requests go through
+ * here.
+ */
 #include <stdatomic.h>
 
 #include "coordinator/recovery/recovery_internal.h"
@@ -11,14 +13,14 @@
 
 enum { N_PS = 2 };
 
-static atomic_bool cuts; /* before anything is given */
+static atomic_bool cuts; /* cut the connection before any request */
 static atomic_bool
-    cuts_chain; /* when the first file of a chain has been given to ps 0 */
+    cuts_chain; /* cut it when ps 0 has loaded the first file of a chain */
 static struct cox_coordinator *opening;
 
 __typeof__(coxi_recovery_fill) __real_coxi_recovery_fill, __wrap_coxi_recovery_fill;
 
-/* The first time, ps 1 gets out of reach: its process stays. */
+/* The first time, cuts the connection to ps 1, whose process stays. */
 int __wrap_coxi_recovery_fill(struct coxi_recovery *rec,
                               struct coxi_recovery_target *targets, size_t n)
 {
@@ -31,8 +33,8 @@ int __wrap_coxi_recovery_fill(struct coxi_recovery *rec,
 
 __typeof__(coxi_round_add) __real_coxi_round_add, __wrap_coxi_round_add;
 
-/* A ps restores in the order in which it is asked, and does nothing where it has been given the
- * same: who is answered for the first file again knows that it is there. */
+/* A ps restores in the order of requests, and ignores a repeated one. So when a
+ * repeated request for the first file is answered, that file was loaded. */
 static void await_first_file(struct coxi_psc *psc, const struct coxi_message *second)
 {
     struct coxi_message first = *second;
@@ -41,7 +43,7 @@ static void await_first_file(struct coxi_psc *psc, const struct coxi_message *se
     assert_code(0, coxi_psc_call(psc, &first, &request, COXI_STATUS, NULL, NULL));
 }
 
-/* Ps 0 gets out of reach between two files of the chain. */
+/* Cuts the connection to ps 0 between two files of the chain. */
 void __wrap_coxi_round_add(struct coxi_round *round, struct coxi_psc *psc,
                            const struct coxi_message *message,
                            struct coxi_round_call *call)

@@ -1,5 +1,5 @@
-/* What variables and tables hold, as the client reads and writes it: parts of a variable,
- * whatever its shards; additions; what a table's ps have counted; metrics. */
+/* The client reads and writes the values of variables and tables: slices across shards;
+ * additions; the counters of a table; metrics. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +12,7 @@ enum { PS = 17, ROWS = 40, WIDTH = 3 };
 
 struct reference {
     struct cox_variable *v;
-    int64_t rows[ROWS][WIDTH]; /* what an uncut variable would hold */
+    int64_t rows[ROWS][WIDTH]; /* the values of an equal variable with one shard */
 };
 
 static void make(struct crew *crew, uint32_t shards, struct reference *ret)
@@ -362,7 +362,7 @@ TEST(narrow_gradients_are_rounded_and_too_large_ones_rejected)
     float row[2];
     crew_open(&crew, 1, 1, "model", NULL);
     create_model(&crew, COX_NONFINITE_REJECT, COX_F16, &t, &w);
-    schedule_value(&crew, "push_value", 2049, NULL); /* F16 has 11 bits */
+    schedule_value(&crew, "push_value", 2049, NULL); /* F16 has 11 bits of precision */
     assert_code(0, cox_join(crew.c, -1));
     assert_code(0, cox_table_read(crew.c, t, &key, 1, row));
     assert_true(row[0] == -1 && row[1] == -2048);
@@ -407,7 +407,8 @@ TEST(gradients_rounded_by_chance_add_up_to_what_they_were)
     assert_code(0, cox_table_read(crew.c, t, &key, 1, row));
     assert_true(row[0] == -STEPS);
     assert_true(fabs((double)row[1] + STEPS * value) < 0.05);
-    assert_true(row[1] != -STEPS); /* to which all would be rounded */
+    /* the value if each gradient were rounded to nearest */
+    assert_true(row[1] != -STEPS);
     crew_close(&crew);
 }
 

@@ -1,4 +1,4 @@
-/* A ps is lost after a warm start, or amidst one: it gets what was loaded again. */
+/* A ps is lost after or during a warm start: the loading is repeated on it. */
 #include <stdio.h>
 #include <string.h>
 
@@ -59,7 +59,7 @@ TEST(a_ps_lost_after_a_load_gets_it_again_from_where_it_came)
     crew_close(&model.crew);
 }
 
-/* What a ps is lost in. */
+/* The load during which a ps is lost. */
 struct amidst {
     struct model *model;
     struct cox_variable *other;
@@ -73,8 +73,8 @@ static bool has_recovered(void *arg)
     return recovered(amidst->model) > amidst->recovered;
 }
 
-/* The replay log asks for a checkpoint, which has to wait for the load; and a ps is lost, and
- * comes back. */
+/* During the load the replay log asks for a checkpoint, which must wait for the load;
+ * and a ps is lost and comes back. */
 static void lose_amidst(void *arg, uint64_t bytes, uint64_t all)
 {
     static const uint8_t large[40 * 1024];
@@ -126,7 +126,7 @@ TEST(a_ps_lost_amidst_a_load_gets_all_of_it_while_a_checkpoint_waits)
     crew_close(&from.crew);
 }
 
-/* Loads what the checkpoint `path` has of a variable into ps of those incarnations. */
+/* Loads a variable from checkpoint `path` into ps of those incarnations. */
 static int load_from(struct cox_coordinator *c, struct cox_variable *variable,
                      const char *path, const uint64_t *incarnations)
 {
@@ -135,8 +135,8 @@ static int load_from(struct cox_coordinator *c, struct cox_variable *variable,
     char name[COXI_WIRE_NAME_MAX + 1];
     struct coxi_load_item item = {.to = variable->entry.description, .from = name};
     struct coxi_loading loading = {.refs = 1, .items = &item, .n_items = 1};
-    struct coxi_replay_entry what = {
-        .kind = COXI_REPLAY_BARRED}; /* nothing is to be redone */
+    struct coxi_replay_entry what = {.kind =
+                                         COXI_REPLAY_BARRED}; /* nothing to replay */
     (void)snprintf(name, sizeof(name), "%s", item.to->name);
     int r = coxi_checkpoint_open(path, COXI_CHECKPOINT_CHECKED, &checkpoint);
     if (r != 0) {

@@ -1,4 +1,4 @@
-/* Warm start: what one run has saved goes on in another, on other ps and in other
+/* Warm start: a run goes on with another run's checkpoint, on other ps and with other
  * shards. */
 #include <jansson.h>
 #include <string.h>
@@ -9,7 +9,8 @@
 #include "tests/coordinator/variables/model.h"
 #include "tests/test.h"
 
-/* Trains 5 times on one number of ps and 3 times on another: as 8 times on one ps. */
+/* Asserts that training 5 times on some ps, loading, and training 3 times on other ps
+ * equals training 8 times on one ps. */
 static void assert_goes_on(struct model_plan first, struct model_plan second)
 {
     struct cox_load_info info = COX_LOAD_INFO_INIT;
@@ -88,7 +89,7 @@ TEST(what_builds_on_another_is_loaded_and_what_is_loaded_is_in_what_builds_on_ot
 
 /* ---- state */
 
-/* With values alone: each is where the saved one was, and starts anew from there. */
+/* Asserts that, without state, values are as saved, and the optimizer starts anew. */
 static void assert_starts_anew(struct model *model, struct model *from)
 {
     model_assert_alike(model, from);
@@ -129,7 +130,7 @@ TEST(values_alone_are_loaded_where_that_is_asked_for_or_the_optimizer_is_another
 
 /* ---- which variables, and what does not fit */
 
-/* A run with a/x, a/y, b/x of 4 I64 each, all of the value given, saved. */
+/* Saves a run with variables a/x, a/y and b/x of 4 I64 each. */
 static const char *save_named(const char *dir)
 {
     static const char *const names[] = {"a/x", "a/y", "b/x"};
@@ -251,7 +252,7 @@ TEST(narrow_types_and_metrics_are_loaded_as_they_are)
     struct cox_variable *half = model_variable(&model.crew, "half", COX_BF16, 5);
     assert_code(0, cox_metric_create(model.crew.c, &spec, &mean));
     assert_code(0, cox_variable_assign(model.crew.c, half, halves, sizeof(halves)));
-    /* A metric is a variable to whoever holds its handle as one. */
+    /* A metric cannot be found as a variable, although it is stored as one. */
     assert_code(COX_ENOENT, cox_variable_get(model.crew.c, "mean", &v));
     v = (struct cox_variable *)mean;
     assert_code(0, cox_variable_assign(model.crew.c, v, held, sizeof(held)));
@@ -317,8 +318,8 @@ TEST(progress_goes_up_to_all)
 
 /* ---- other versions */
 
-/* Writes the manifest again, as a version would that knows only the first members, and
- * others that this version does not know. */
+/* Rewrites the manifest like a version of the library that knows only the first
+ * members, and has some that this version does not know. */
 static void write_as_another_version(const char *path)
 {
     static const char *const later[] = {"wire_dtype", "nonfinite", "metric",
@@ -330,7 +331,7 @@ static void write_as_another_version(const char *path)
     json_array_foreach(json_object_get(root, "variables"), i, v)
     {
         for (size_t k = 0; k < sizeof(later) / sizeof(*later); k++) {
-            (void)json_object_del(v, later[k]); /* it is missing if it is 0 */
+            (void)json_object_del(v, later[k]); /* a member that is 0 may be missing */
         }
         json_t *optimizer = json_object_get(v, "optimizer");
         (void)json_object_del(optimizer, "schedule");

@@ -1,4 +1,5 @@
-/* What a ps may hold, and which rows of a table it holds, as the client sees them. */
+/* Memory bounds of a ps, and which rows of a table it keeps, as the client sees
+ * them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,7 +31,8 @@ static struct cox_table *create_model(struct crew *crew,
     return table;
 }
 
-/* A step pushes gradients of 1 to the keys [first, first + n) and to w; the code. */
+/* Runs a step that pushes gradients of 1 to the keys [first, first + n) and to w;
+ * returns its code. */
 static int push(struct crew *crew, uint64_t first, size_t n)
 {
     uint64_t keys[4096];
@@ -85,7 +87,8 @@ TEST(a_ps_that_is_full_says_so_and_goes_on)
     crew_close(&crew);
 }
 
-/* A variable, and a table that has no room for what is loaded into it. */
+/* Opens with a variable, and with a table that has no room for the rows that are
+ * loaded. */
 static void open_for_load(struct crew *crew, const char *dir, struct cox_variable **w)
 {
     struct cox_options options = COX_OPTIONS_INIT;

@@ -1,4 +1,4 @@
-/* How many shards a variable is cut in, and which ps get them. */
+/* How many shards a variable has, and which ps get them. */
 #include "coordinator/variables/partition.h"
 
 #include <string.h>
@@ -33,7 +33,7 @@ TEST(a_number_of_shards_that_is_asked_for_is_made_where_it_can_be)
     spec.shards = 4;
     assert_int_equal(4, count(&spec, 10, 4));
     assert_int_equal(4, count(&spec, 10, 9));
-    assert_int_equal(3, count(&spec, 10, 3)); /* no more than ps */
+    assert_int_equal(3, count(&spec, 10, 3)); /* not more shards than ps */
     assert_int_equal(2, count(&spec, 2, 9));  /* nor than rows */
 }
 
@@ -59,7 +59,7 @@ TEST(shards_are_as_few_as_stay_below_the_maximum)
     assert_int_equal(1, count(&spec, 4, 8));
     assert_int_equal(2, count(&spec, 5, 8));
     assert_int_equal(8, count(&spec, 32, 8));
-    spec.shard_max_bytes = 4 * KIB + 1023; /* no part of a row */
+    spec.shard_max_bytes = 4 * KIB + 1023; /* a row is not split */
     assert_int_equal(2, count(&spec, 5, 8));
 }
 

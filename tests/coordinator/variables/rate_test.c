@@ -1,5 +1,5 @@
-/* Learning rates and schedules that a client changes: from then on, once, and for whoever goes
- * on. */
+/* A client changes learning rates and schedules: the change counts from then on, once,
+ * and for the next client, too. */
 #include <string.h>
 
 #include "tests/coordinator/crew.h"
@@ -8,8 +8,8 @@
 
 enum { N_PS = 2, N_W = 4, N_KEYS = 8 };
 
-/* A table of SGD at rate 1, all of whose rows are updated; a dense variable on all ps with the
- * same; and what one of the numbers of each has to be. */
+/* A table with SGD at rate 1, all of whose rows are updated; a dense variable on all ps
+ * with the same; and the expected value in each. */
 struct run {
     struct crew crew;
     struct cox_table *t;
@@ -58,7 +58,8 @@ static void open_run(struct run *run)
     assert_code(0, cox_variable_create(run->crew.c, &w, &run->w));
 }
 
-/* A step of gradient 1 for everything, at rates that make numbers fall by so much. */
+/* Runs a step with gradients of 1; expects the rows to fall by `row`, and w by
+ * `all`. */
 static void train(struct run *run, float row, float all)
 {
     static const uint64_t keys[N_KEYS] = {1, 2, 3, 4, 5, 6, 7, 8};
@@ -88,14 +89,14 @@ static void assert_trained(struct run *run)
     }
 }
 
-/* Sums of powers of 2 are exact, whatever was replayed. */
+/* Rates are powers of 2, so that sums are exact in any order. */
 static void set_rates(struct run *run, float row, float all)
 {
     assert_code(0, cox_table_set_rate(run->crew.c, run->t, row, NULL));
     assert_code(0, cox_variable_set_rate(run->crew.c, run->w, all, NULL));
 }
 
-/* By how much a step makes w fall. */
+/* Runs a step; returns by how much w fell. */
 static float fall(struct run *run)
 {
     float before[N_W];
@@ -116,7 +117,7 @@ TEST(a_rate_that_is_set_holds_from_then_on)
     train(&run, 0.5F, 0.25F);
     train(&run, 0.5F, 0.25F);
     assert_trained(&run);
-    /* Closures that follow one another. */
+    /* Two closures, one after the other. */
     assert_code(0, cox_variable_set_rate(run.crew.c, run.w, 65536, &halves));
     float first = fall(&run);
     assert_true(first > 0 && fall(&run) == first / 2);
@@ -165,7 +166,8 @@ TEST(a_client_that_goes_on_has_the_rates_that_were_set_and_sets_others)
     train(&run, 1, 1);
     assert_code(0, cox_checkpoint_save(run.crew.c, NULL, NULL));
     set_rates(&run, 0.5F,
-              0.25F); /* in the next checkpoint alone, which builds on that */
+              /* only the next checkpoint has these, and it builds on the first one */
+              0.25F);
     assert_code(0, cox_checkpoint_save(run.crew.c, NULL, NULL));
     assert_is_read();
     crew_close(&run.crew);
@@ -186,7 +188,8 @@ TEST(a_client_that_goes_on_has_the_rates_that_were_set_and_sets_others)
     crew_close(&run.crew);
 }
 
-/* The client dies while it sets a rate: no ps has it, and its place is before the checkpoint. */
+/* The client dies while it sets a rate: no ps has the rate, and the checkpoint's
+ * backlog lists it. */
 TEST(a_rate_that_was_being_set_is_set_by_the_next_client)
 {
     struct run run = {.row = 0};
@@ -231,7 +234,8 @@ TEST(another_specification_names_the_fields_that_differ)
     assert_error_names("optimizer.momentum is 0.9, not 0");
     spec = dense_spec("w", 1);
     assert_code(
-        0, cox_variable_create(run.crew.c, &spec, &w)); /* whatever was set later */
+        /* the first client's specification, although the rate was changed later */
+        0, cox_variable_create(run.crew.c, &spec, &w));
     crew_close(&run.crew);
 }
 

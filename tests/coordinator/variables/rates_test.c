@@ -1,5 +1,5 @@
-/* Learning rates follow the closures of the run, however many ps there are and whatever
- * dies. */
+/* Learning rates follow the closures of the run, for any number of ps, and even if
+ * processes die. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -64,7 +64,7 @@ static void create_case(struct crew *crew, struct trained *t, size_t o, size_t s
     (void)snprintf(name, sizeof(name), "d%d", (int)t->n);
     assert_code(0, cox_variable_create(crew->c, &dense, &t->dense[t->n]));
     (void)snprintf(name, sizeof(name), "t%d", (int)t->n);
-    table.optimizer.clip_norm = 0.7F; /* of a row, which one ps has */
+    table.optimizer.clip_norm = 0.7F; /* clips whole rows: one ps has all of a row */
     assert_code(0, cox_table_create(crew->c, &table, &t->tables[t->n]));
     t->n++;
 }
@@ -91,7 +91,7 @@ static void schedule_step(struct crew *crew, int64_t i, int64_t n)
     assert_code(0, cox_schedule(crew->c, crew_function(crew, "train"), &call, NULL));
 }
 
-/* One worker of one slot: each ps gets the steps in their order. */
+/* With one worker and one slot, so that each ps gets the steps in order. */
 static void train(int n_ps, struct trained *t)
 {
     struct crew crew;
@@ -187,7 +187,7 @@ static float rate_of(struct marked *m, uint64_t key)
     return rate;
 }
 
-/* The first n closures of the run had the rates 1, 1/2, 1/4 ... */
+/* Asserts that the first n closures of the run had the rates 1, 1/2, 1/4 ... */
 static void assert_marks(struct marked *m, uint64_t n)
 {
     assert_code(0, cox_join(m->crew.c, -1));
@@ -203,7 +203,7 @@ static uint64_t recovered(struct crew *crew)
     return stats.ps_recovered;
 }
 
-/* Kills ps `index`, and returns when it is there again: reads wait for that. */
+/* Kills ps `index`, and returns when it is restored, because reads wait for that. */
 static void lose_ps(struct marked *m, int index)
 {
     uint64_t before = recovered(&m->crew);
@@ -229,7 +229,7 @@ TEST(rates_are_the_closures_own_whatever_dies)
         assert_code(0, cox_checkpoint_save(m.crew.c, NULL, NULL));
         mark(&m, (int64_t)n++, NULL);
         assert_marks(&m, n);
-        lose_ps(&m, round % N_PS); /* which is restored, and misses one closure */
+        lose_ps(&m, round % N_PS); /* it is restored, and one closure is replayed */
         assert_marks(&m, n);
     }
     crew_close(&m.crew);
@@ -252,7 +252,7 @@ TEST(a_client_that_goes_on_goes_on_with_the_rates)
         mark(&m, i, NULL);
     }
     assert_marks(&m, 9);
-    mark(&m, 100, &three); /* the step says where its schedules are */
+    mark(&m, 100, &three); /* the step sets its place in the schedules itself */
     assert_code(0, cox_join(m.crew.c, -1));
     assert_true(rate_of(&m, 100) == 0.125F);
     crew_close(&m.crew);

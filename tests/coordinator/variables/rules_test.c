@@ -1,4 +1,4 @@
-/* What a spec's optimizer and initializer become. */
+/* How the optimizer and initializer of a spec are converted. */
 #include "coordinator/variables/rules.h"
 
 #include <math.h>
@@ -79,7 +79,7 @@ TEST(numbers_that_are_given_are_taken)
 
 /* ---- the table in docs/optimizers.md */
 
-/* The cell of the numbers that a rule alone takes: "`epsilon` 1e-10, `beta` 0". */
+/* The table cell with the numbers that a rule takes: "`epsilon` 1e-10, `beta` 0". */
 static void numbers_of(uint32_t kind, char *ret, size_t size)
 {
     static const struct {
@@ -118,7 +118,7 @@ static void numbers_of(uint32_t kind, char *ret, size_t size)
     (void)snprintf(ret + len, size - len, "%s", len > 0 ? "" : "none");
 }
 
-/* The cell of its state: "`adam_m`, `adam_v`; a row: `adam_t`". */
+/* The table cell with its state: "`adam_m`, `adam_v`; a row: `adam_t`". */
 static void state_of(uint32_t kind, char *ret, size_t size)
 {
     const struct coxi_variable v = {.kind = COXI_KIND_TABLE,
@@ -242,7 +242,7 @@ TEST(glorot_variables_start_spread_over_their_range)
 
 enum { DRAWN = 8 };
 
-/* What a variable called `name` starts with, in a run of that seed. */
+/* The initial values of a variable called `name`, in a run with that seed. */
 static void draw(uint64_t run_seed, const char *name, uint64_t seed, float *ret)
 {
     struct crew crew;

@@ -1,4 +1,4 @@
-/* Variables and tables as the client makes and reads them. */
+/* The client creates and reads variables and tables. */
 #include <stdio.h>
 #include <string.h>
 
@@ -96,7 +96,7 @@ TEST(variable_that_cannot_be_is_refused_by_name)
     bad.size = 0;
     assert_refused(&crew, &bad, COX_EINVAL, "_INIT");
 
-    /* And after all that the name is still free. */
+    /* The name is still free after all these errors. */
     (void)create(&crew, &good);
     crew_close(&crew);
 }
@@ -335,7 +335,7 @@ TEST(steps_train_a_table_and_a_dense_variable)
     assert_code(0, cox_table_read(crew.c, table, keys, N_KEYS, rows[0]));
     assert_code(0, cox_variable_read(crew.c, dense, w, sizeof(w)));
     for (int i = 0; i < N_KEYS; i++) {
-        /* Key 2 stands twice among the keys: two gradients a step. */
+        /* Key 2 is listed twice, so it gets two gradients in each step. */
         float expected = -0.5F * STEPS * (keys[i] == 2 ? 2 : 1);
         assert_true(rows[i][0] == expected && rows[i][1] == expected);
     }
@@ -345,7 +345,7 @@ TEST(steps_train_a_table_and_a_dense_variable)
     assert_code(0, cox_stats(crew.c, &stats));
     assert_int_equal(N_KEYS - 1, stats.table_rows);
 
-    /* What a step pulls is what the client reads. */
+    /* A step pulls the same values as the client reads. */
     assert_code(0,
                 cox_schedule(crew.c, crew_function(&crew, "pull_all"), &call, &future));
     assert_code(0, cox_future_wait(future, -1));

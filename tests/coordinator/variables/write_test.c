@@ -1,4 +1,5 @@
-/* What the client itself writes, when checkpoints, lost ps and refusals meet it in the middle. */
+/* The client's own writes, with a checkpoint, the loss of a ps or a refusal in the
+ * middle. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -53,7 +54,7 @@ static int assign(struct spread *s, int64_t value)
                                s->n_ps * ROWS_PER_PS * sizeof(value));
 }
 
-/* All rows hold 1, and a write of 2 to all of them has begun. */
+/* Opens: all rows hold 1, and a write of 2 to all of them has begun. */
 static void open_writing(struct spread *s, uint32_t n_ps, struct writing *ret)
 {
     spread_open(s, n_ps, NULL);
@@ -61,7 +62,7 @@ static void open_writing(struct spread *s, uint32_t n_ps, struct writing *ret)
     writing_begin(ret, s->crew.c, s->v, all_of(2));
 }
 
-/* What the ps hold, one after the other. */
+/* Asserts the values that the ps hold, in the order of ps. */
 static void assert_holds(struct spread *s, const int64_t *values)
 {
     int64_t rows[ROWS_MAX];
@@ -72,7 +73,8 @@ static void assert_holds(struct spread *s, const int64_t *values)
     }
 }
 
-/* Which it counts with `recovered` as soon as it is noticed; a read waits for the rest. */
+/* Kills a ps, and waits until cox_stats counts its recovery; then a read waits until it
+ * is complete. */
 static void lose_ps(struct spread *s, int index)
 {
     int64_t row;
@@ -101,7 +103,8 @@ TEST(a_write_that_no_ps_had_at_the_checkpoint_is_there_when_ps_are_lost)
     lose_ps(&s, 0);
     lose_ps(&s, 1);
     assert_holds(&s, (const int64_t[]){2, 2});
-    assert_code(0, cox_checkpoint_save(s.crew.c, NULL, NULL)); /* which has all of it */
+    /* the checkpoint has the whole write */
+    assert_code(0, cox_checkpoint_save(s.crew.c, NULL, NULL));
     lose_ps(&s, 1);
     assert_holds(&s, (const int64_t[]){2, 2});
     crew_close(&s.crew);
@@ -122,7 +125,8 @@ TEST(a_write_that_one_ps_had_at_the_checkpoint_is_whole_for_the_next_client)
     crew_close(&s.crew);
 }
 
-/* Otherwise the ps refuses what the writer sends it again, as that of another write. */
+/* Otherwise the ps would refuse the writer's repeated commit, because it names other ps
+ * than the replay did. */
 TEST(a_write_that_is_replayed_under_way_names_the_same_ps)
 {
     struct spread s;
@@ -180,7 +184,8 @@ TEST(a_write_that_every_ps_refuses_is_nowhere_for_good)
     crew_close(&s.crew);
 }
 
-/* As an older client has left it, and the next one writes it: a stretch of rows after the other. */
+/* The next client does an older client's write in parts, one range of rows after the
+ * other. */
 TEST(a_write_in_parts_keeps_what_is_written_where_another_part_is_refused)
 {
     struct spread s;
@@ -206,7 +211,7 @@ TEST(the_next_client_writes_only_the_rows_that_a_write_in_part_has)
     writing_begin(&before, s.crew.c, s.v, all_of(1));
     writing_begin(&write, s.crew.c, s.v, all_of(2));
     writing_narrow(&write, (const uint64_t[][2]){{0, 2}, {4, 2}}, 2);
-    /* Something later is everywhere: so the backlog has both. */
+    /* A later write is on all ps, so the checkpoint's backlog has both. */
     struct writing last;
     writing_begin(&last, s.crew.c, s.v, all_of(1));
     assert_code(0, writing_rows(&last, 0, 6, all_of(1)));
@@ -242,8 +247,8 @@ static int64_t order_of(struct crew *crew, struct cox_future *future)
     return order;
 }
 
-/* A client ends, of which the checkpoint has: a step that is not settled and will add 1; that
- * 100 was being assigned; and what a step behind that has done already: 1. */
+/* Leaves a checkpoint with an unsettled step that will add 1, an unfinished assignment
+ * of 100 after it, and a later step that has already added 1. */
 static void leave_backlog(void)
 {
     const int64_t hundred = 100;
@@ -281,7 +286,7 @@ TEST(the_next_client_writes_what_was_being_written_between_the_same_closures)
     struct cox_variable *c0;
     struct cox_future *future;
     leave_backlog();
-    /* Ends before it has loaded the module, and leaves the same behind. */
+    /* A client that does not load the module leaves the same backlog. */
     open_counting(&crew, NULL, &c0);
     assert_code(COX_ENOENT, cox_variable_read(crew.c, c0, &value, sizeof(value)));
     assert_error_names("'hold_and_count'");
@@ -304,7 +309,7 @@ TEST(the_next_client_writes_what_was_being_written_between_the_same_closures)
     crew_close(&crew);
 }
 
-/* Closures, writes and reads go past what an older client has left (closures/gate.h). */
+/* True while the client has a gate (closures/gate.h). */
 static bool has_gate(struct cox_coordinator *c)
 {
     return atomic_load(&c->closures->gate) != NULL;
@@ -375,7 +380,7 @@ static uint64_t failed_checkpoints(struct cox_coordinator *c)
     return stats.checkpoints_failed;
 }
 
-/* One that is larger than the whole log passes as soon as that is not full. */
+/* A write larger than the whole log passes as soon as the log is not full. */
 TEST(writes_wait_for_a_checkpoint_while_the_log_is_full)
 {
     enum { ROWS = 1 << 16 };
@@ -437,8 +442,8 @@ static struct cox_options left_options(void)
     return options;
 }
 
-/* A client ends with a checkpoint in which it was writing v (7 in its last row), and before that
- * ran hold_and_count of module hold. */
+/* Leaves a checkpoint with an unfinished write of v (7 in its last row) after an
+ * unsettled call of hold_and_count of module hold. */
 static void leave_a_write(void)
 {
     struct crew crew;
@@ -465,8 +470,8 @@ static void leave_a_write(void)
     free(data);
 }
 
-/* What that client was writing waits for a step, and that for its module: which programs load when
- * they have their variables. */
+/* The older client's write waits for a step, and the step waits for its module.
+ * Programs load modules after they have created their variables. */
 TEST(a_variable_is_created_though_what_an_older_client_was_writing_fills_the_log)
 {
     struct crew crew;
@@ -488,7 +493,7 @@ TEST(a_variable_is_created_though_what_an_older_client_was_writing_fills_the_log
     crew_close(&crew);
 }
 
-/* A call of the program's waits behind that write. */
+/* A call of the program waits for that write. */
 TEST(module_that_is_missing_is_told_before_the_first_join)
 {
     struct crew crew;

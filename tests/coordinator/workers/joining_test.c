@@ -41,7 +41,8 @@ TEST(worker_joins_while_another_is_busy_and_does_the_rest)
     yard_worker(&yard, &workers[0], "anna");
     crew_hold(&hold, &yard.crew, "hold_and_count", false);
     crew_hold_wait(&hold);
-    /* The first worker takes one of these ahead, and does not come to it. */
+    /* The first worker gets one of these in advance, but cannot run it, because its
+     * step is held. */
     yard_count(&yard, 100);
     call.only_worker = 2;
     assert_code(COX_EINVAL,
@@ -60,7 +61,8 @@ TEST(worker_joins_while_another_is_busy_and_does_the_rest)
     yard_kill(&workers[1]);
 }
 
-/* Its step process, with the supervisor starting another; and both, started by hand. */
+/* First only its step process dies, and the supervisor starts another one; then both
+ * die, and the test starts the worker again. */
 TEST(worker_returns_under_its_name_with_its_index_and_counters_are_right)
 {
     struct yard yard;
@@ -84,7 +86,7 @@ TEST(worker_returns_under_its_name_with_its_index_and_counters_are_right)
     assert_int_equal(2, yard_stats(&yard).workers);
     assert_int_equal(1, yard_where(&yard, 2));
 
-    /* Under another name it is another one. */
+    /* Under another name it counts as another worker. */
     yard_count(&yard, COUNT);
     yard_kill(&workers[1]);
     yard_worker(&yard, &workers[2], "clara");
@@ -147,7 +149,7 @@ TEST(worker_waits_for_its_client_and_serves_the_next_one)
     yard_kill(&worker);
 }
 
-/* One of the cluster's list, and one that dials. */
+/* One worker that the cluster lists, and one that dials. */
 TEST(listed_workers_and_those_that_dial_are_one_crew)
 {
     struct yard yard;
@@ -276,11 +278,11 @@ TEST(client_refuses_who_is_no_worker_of_its_version_with_a_name)
     yard_close(&yard);
 }
 
-/* One that lives, as its heartbeats tell, and says nothing. */
+/* A peer that sends heartbeats, but never greets. */
 struct lurker {
     struct coxi_link *link;
     struct coxi_links *links;
-    atomic_int code; /* of its end; or 0 */
+    atomic_int code; /* why its connection ended; or 0 */
 };
 
 static int on_frame(void *arg, struct coxi_link *link, const struct coxi_frame *frame)
@@ -386,7 +388,7 @@ TEST(client_asks_for_a_data_connection_and_takes_it_of_that_process_only)
     fake_worker_accept(control, 0);
     yard_wait_ready(&yard, 1);
 
-    /* With its data connection a worker is lost. */
+    /* A worker that loses its data connection is lost. */
     caller_close(data);
     caller_expect_end(control);
     caller_close(control);

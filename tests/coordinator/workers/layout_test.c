@@ -1,4 +1,4 @@
-/* What workers are told of the variables: each once, however many there are. */
+/* Workers are told of each variable once, for any number of variables. */
 #include <stdio.h>
 #include <string.h>
 
@@ -29,7 +29,7 @@ static void create(struct yard *yard, int first, int n)
     }
 }
 
-/* Takes in a layout; asserts that it names nothing for the second time. */
+/* Takes a layout; asserts that it repeats no variable. */
 static void take(struct ear *ear, const struct coxi_layout *layout)
 {
     ear->n_layouts++;
@@ -42,7 +42,7 @@ static void take(struct ear *ear, const struct coxi_layout *layout)
     }
 }
 
-/* Takes in layouts until another message comes, which is of that kind. */
+/* Takes layouts until another message comes; asserts its kind. */
 static const struct coxi_message *hear(struct caller *worker, struct ear *ear,
                                        enum coxi_message_kind until)
 {
@@ -55,7 +55,7 @@ static const struct coxi_message *hear(struct caller *worker, struct ear *ear,
     return message;
 }
 
-/* Schedules a closure; what the worker hears of before it comes. */
+/* Schedules a closure; takes the layouts that come before its dispatch. */
 static void run_one(struct yard *yard, struct caller *worker, struct ear *ear)
 {
     yard_count(yard, 1);
@@ -65,7 +65,7 @@ static void run_one(struct yard *yard, struct caller *worker, struct ear *ear)
     assert_code(0, cox_join(yard->crew.c, 8000));
 }
 
-/* Dials as a worker; takes in what it hears before it is told of the module. */
+/* Dials as a worker; takes the layouts that come before the module. */
 static struct caller *join(struct yard *yard, const char *name, struct ear *ear)
 {
     struct coxi_hello hello = fake_worker_hello(name, 7);
@@ -123,7 +123,7 @@ TEST(layouts_of_many_variables_are_few_and_short)
     run_one(&yard, anna, &first);
     assert_int_equal(1 + MANY, first.n);
     assert_true(first.n_layouts < MANY / 2);
-    /* One that comes later hears of all. */
+    /* A worker that joins later is told of all variables. */
     struct caller *berta = join(&yard, "berta", &second);
     assert_int_equal(1 + MANY, second.n);
     assert_in_range(second.n_layouts, 2, 4);

@@ -1,4 +1,4 @@
-/* Workers that say that they leave, and do. */
+/* Workers that report that they leave, and do. */
 #include <pthread.h>
 #include <signal.h>
 
@@ -31,7 +31,8 @@ TEST(worker_that_leaves_gets_nothing_more_and_is_no_loss)
     caller_send(anna, &leaving, NULL, 0);
     yard_wait_ready(&yard, 0);
 
-    /* One is finished and one handed back; a new one waits with that. */
+    /* The worker finishes one closure and hands one back; that one and a new one
+     * wait. */
     fake_worker_answer(anna, &head[0], 0);
     assert_code(0, cox_future_wait(futures[0], 8000));
     cox_future_free(futures[0]);
@@ -53,7 +54,7 @@ TEST(worker_that_leaves_gets_nothing_more_and_is_no_loss)
     yard_close(&yard);
 }
 
-/* What it has not answered when it goes is run by others, and counts as no loss. */
+/* Closures that it has not answered run on other workers, and no loss is counted. */
 TEST(worker_that_has_left_may_return_under_its_name)
 {
     struct yard yard;
@@ -95,7 +96,7 @@ static void *load(void *arg)
     return NULL;
 }
 
-/* One that has not answered for it yet, and has a closure to finish. */
+/* The leaving worker has not answered for the module, and has a closure to finish. */
 TEST(module_does_not_wait_for_a_worker_that_leaves)
 {
     struct yard yard;
@@ -111,7 +112,7 @@ TEST(module_does_not_wait_for_a_worker_that_leaves)
     (void)caller_expect(anna, COXI_MODULE);
     caller_send(anna, &leaving, NULL, 0);
     assert_int_equal(0, pthread_join(loading, NULL));
-    fake_worker_accept(anna, 1); /* too late, and no breach of the protocol */
+    fake_worker_accept(anna, 1); /* too late, but not a breach of the protocol */
     fake_worker_answer(anna, head, 0);
     caller_expect_end(anna);
     caller_close(anna);
@@ -150,7 +151,8 @@ TEST(worker_that_is_told_to_end_finishes_its_step_and_hands_back_the_rest)
     yard_worker(&yard, &workers[0], "anna");
     crew_hold(&hold, &yard.crew, "hold_and_count", false);
     crew_hold_wait(&hold);
-    yard_count(&yard, 50); /* all at hand there, behind the one that runs */
+    /* the worker has all of them, queued after the one that runs */
+    yard_count(&yard, 50);
     yard_worker(&yard, &workers[1], "berta");
     yard_wait_ready(&yard, 2);
     assert_int_equal(0, yard_stats(&yard).done);
@@ -206,7 +208,7 @@ TEST(workers_that_end_and_return_amidst_many_closures_lose_and_repeat_none)
     yard_kill(&workers[1]);
 }
 
-/* One that the cluster lists is dialled again; the launcher has started it again. */
+/* The client dials a listed worker again, which the launcher has started again. */
 TEST(listed_worker_that_is_told_to_end_is_no_loss_and_returns)
 {
     struct crew crew;

@@ -78,7 +78,7 @@ TEST(worker_that_refuses_the_local_path_works_over_the_stream)
     crew_close(&crew);
 }
 
-/* More than the client has threads for. */
+/* More workers than the client has threads for. */
 TEST(the_other_workers_of_many_are_reached_over_the_stream)
 {
     enum { N = 18, LOCAL = 16 };
@@ -112,7 +112,7 @@ TEST(killed_worker_is_lost_at_once_and_comes_back_over_the_local_path)
 {
     struct crew crew;
     struct cox_options options = COX_OPTIONS_INIT;
-    options.peer_timeout_ms = 120000; /* silence does not tell */
+    options.peer_timeout_ms = 120000; /* so that the loss is not noticed by silence */
     crew_open(&crew, 1, 2, "counter", &options);
     struct cox_variable *counter = crew_counter(&crew, "c0");
     for (uint64_t n = 1; n <= 3; n++) {
@@ -146,11 +146,11 @@ TEST(worker_that_stands_still_is_lost_by_its_silence)
     assert_true(is_local(crew.c, 0));
     pid_t supervisor = crew_supervisor(&crew, 0);
     pid_t steps = crew_step_process(&crew, 0);
-    crew_stop(supervisor); /* it is not to start another */
+    crew_stop(supervisor); /* so that it starts no other process */
     crew_stop(steps);
     crew_schedule(&crew, crew_function(&crew, "count"), 300, 1);
     coxi_test_until(is_lost, &crew, "the loss of the worker");
-    assert_code(0, cox_join(crew.c, -1)); /* on the other one */
+    assert_code(0, cox_join(crew.c, -1)); /* on the other worker */
     assert_int_equal(300, crew_read(&crew, counter));
     assert_int_equal(0, kill(steps, SIGCONT));
     assert_int_equal(0, kill(supervisor, SIGCONT));

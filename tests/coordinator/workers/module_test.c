@@ -1,4 +1,4 @@
-/* Step modules: what is refused, and in which words. */
+/* Step modules: which are refused, and the error texts. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -36,7 +36,7 @@ TEST(module_that_is_none_is_refused_with_the_reason)
     assert_code(COX_EINVAL, cox_module_load(NULL, text, &crew.module));
     assert_error_names("needs a coordinator");
 
-    /* Nothing is lost by it. */
+    /* No worker was lost. */
     crew_schedule(&crew, crew_function(&crew, "nothing"), 100, 0);
     assert_code(0, cox_join(crew.c, -1));
     crew_close(&crew);
@@ -53,7 +53,8 @@ TEST(module_that_a_worker_cannot_load_is_refused_in_the_linkers_words)
     crew_close(&crew);
 }
 
-/* Loading it fails in these words, on each of `n_workers`, and nothing else is lost. */
+/* Asserts that loading the module fails with this text on each of `n_workers`, and that
+ * nothing else is lost. */
 static void check_killer(int n_workers, const char *name, const char *named)
 {
     struct crew crew;
@@ -155,7 +156,7 @@ TEST(worker_that_cannot_load_a_module_again_stays_away_until_it_can)
     (void)snprintf(aside, sizeof(aside), "%s/aside", dir);
     (void)snprintf(log, sizeof(log), "%s/worker-1.log", crew.log_dir);
 
-    /* A file where its modules would be. */
+    /* A file is where the worker's modules directory should be. */
     assert_int_equal(0, rename(modules, aside));
     coxi_test_write(modules, "", 0);
     crew_kill(crew_step_process(&crew, 1));
@@ -163,7 +164,7 @@ TEST(worker_that_cannot_load_a_module_again_stays_away_until_it_can)
     crew_schedule(&crew, crew_function(&crew, "count"), 200, 1);
     assert_code(0, cox_join(crew.c, -1));
 
-    /* Mended: it comes back, and the other one may go. */
+    /* Mended: the worker comes back, and the other one may leave. */
     assert_int_equal(0, unlink(modules));
     assert_int_equal(0, rename(aside, modules));
     coxi_test_until(are_both_ready, &crew, "the worker's return");

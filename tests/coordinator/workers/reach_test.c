@@ -1,4 +1,5 @@
-/* Workers that cannot reach a ps: told, and told apart from a ps that is lost. */
+/* Workers that cannot reach a ps: they report it, and the client tells that apart from
+ * a lost ps. */
 #include <string.h>
 
 #include "tests/coordinator/fake_worker.h"
@@ -27,7 +28,7 @@ static void wait_cut_off(struct yard *yard, uint64_t n)
     coxi_test_until(is_cut_off, &n, "the number of workers that are cut off");
 }
 
-/* Without checkpoints: a ps that is lost would end the run. */
+/* Without checkpoints, so that the loss of a ps would end the run. */
 TEST(closures_of_a_worker_that_cannot_reach_a_ps_go_elsewhere)
 {
     struct yard yard;
@@ -86,9 +87,11 @@ TEST(a_ps_that_no_worker_reaches_is_lost)
     yard_wait_ready(&yard, 1);
     say(anna, COX_EPSLOST);
     wait_cut_off(&yard,
-                 1); /* so that it is given nothing, which it would not hand back */
+                 /* so that this worker gets no closures, which it would not hand
+                  * back */
+                 1);
     yard_count(&yard, 1);
-    /* It is alive as long as it says something, again and again. */
+    /* It counts as alive while it keeps sending something. */
     int r;
     do {
         say(anna, COX_EPSLOST);

@@ -1,5 +1,5 @@
-/* Resources that cannot be made, and workers that go and come back: what steps are
- * told. */
+/* Resources that cannot be made, and workers that are lost and come back: what steps
+ * find. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,7 +23,7 @@ static void check_bad(const struct cox_options *options)
                         &(struct keeper_ask){.number = "fail_on", .n = 1});
     (void)keeper_create_plain(&crew, "good");
 
-    /* Harmless to those who do not ask for it, or not there. */
+    /* It harms no steps that do not ask for it, or that run on another worker. */
     for (int i = 0; i < 50; i++) {
         struct cox_future *future = keeper_start(
             &crew, "bump",
@@ -34,7 +34,7 @@ static void check_bad(const struct cox_options *options)
     assert_int_equal(50, crew_read(&crew, total));
     assert_int_equal(0, keeper_peek(&crew, "bad", 0));
 
-    /* On the others, and on join, with the reason; once. */
+    /* On the other workers, and by cox_join, once, with the reason. */
     keeper_assert_unmade(&crew, "bump", "bad", 1, "no luck here");
     assert_code(COX_ERESOURCE, cox_join(crew.c, -1));
     assert_error_names("(bump)");
@@ -44,7 +44,8 @@ static void check_bad(const struct cox_options *options)
                          "no luck here; the step: and now?");
     assert_code(COX_ERESOURCE, cox_join(crew.c, -1));
 
-    /* A step that can do without goes on; and the worker is there all the time. */
+    /* A step that can do without the resource goes on; the worker stays connected all
+     * the time. */
     assert_int_equal(COX_ERESOURCE,
                      keeper_run(&crew, "ask", "code",
                                 &(struct keeper_ask){.name = "bad", .only_worker = 2}));
@@ -100,7 +101,7 @@ static void check_crash_loop(const struct cox_options *options)
     assert_int_equal(
         1, keeper_run(&crew, "bump", "count", &(struct keeper_ask){.name = "good"}));
 
-    /* Nor is it tried when the worker is away for another reason. */
+    /* It is not tried again when the worker was away for another reason. */
     pid_t victim = crew_step_process(&crew, 0);
     crew_kill(victim);
     crew_wait_gone(victim);
@@ -206,7 +207,7 @@ static void check_killed(const struct cox_options *options)
         }
         assert_code(0, cox_schedule(crew.c, crew_function(&crew, "bump"), &call, NULL));
     }
-    assert_code(0, cox_join(crew.c, -1)); /* no step has missed it */
+    assert_code(0, cox_join(crew.c, -1)); /* no step lacked it */
     assert_int_equal(N, crew_read(&crew, total));
     crew_close(&crew);
 }
@@ -252,7 +253,8 @@ TEST(worker_that_dials_makes_what_was_created_before_there_was_any)
     yard_worker(&yard, &worker, "anna");
     assert_int_equal(9, keeper_result(future, "count"));
 
-    /* And again when it returns, by another process, under its name. */
+    /* It is made again when the worker returns, as another process with the same
+     * name. */
     yard_kill(&worker);
     yard_worker(&yard, &worker, "anna");
     future = keeper_start(&yard.crew, "bump",
@@ -282,7 +284,7 @@ TEST(resource_survives_a_cancellation)
     keeper_check(check_cancellation);
 }
 
-/* While worker 1 makes its own, closures are not failed for the want of a worker. */
+/* While worker 1 makes the resource, closures do not fail for lack of a worker. */
 TEST(making_may_take_longer_than_a_worker_may_be_away)
 {
     struct crew crew;
@@ -357,7 +359,8 @@ TEST(client_that_ends_leaves_nothing_alive_on_its_workers)
     assert_int_equal(2, keeper_count_alive(&crew, 0));
     assert_code(0, cox_close(crew.c, 1000));
 
-    /* Soon after its connection has ended; and the next one has names of its own. */
+    /* The resources are released soon after the client's connection has ended; the next
+     * client's names are free. */
     open_client(&crew, cluster);
     coxi_test_until(none_is_alive, &crew, "the end of what was kept");
     (void)keeper_create(&crew, "a", "make",
@@ -405,8 +408,11 @@ static struct cox_variable *go_on(struct crew *crew, const char *gate)
     return crew_counter(crew, "c0");
 }
 
-/* Its closures have lower ids than whatever this client makes: they are to find it all
- * the same, also on a worker that comes in the middle of their replay. */
+/*
+ * The backlog's closures have lower ids than the resources that this client creates.
+ * They must find these all the same, even on a worker that joins in the middle of their
+ * replay.
+ */
 TEST(resource_of_a_client_that_goes_on_is_there_when_its_backlog_is_replayed)
 {
     struct crew crew;
@@ -430,8 +436,8 @@ TEST(resource_of_a_client_that_goes_on_is_there_when_its_backlog_is_replayed)
     crew_close(&crew);
 }
 
-/* What the program writes before it schedules is there before the backlog's closures
- * run, also when they are replayed, and so is what it makes of that. */
+/* The program's writes before it schedules anything precede the backlog's closures,
+ * also in a replay; so do the resources that it makes from them. */
 TEST(what_a_client_that_goes_on_writes_first_comes_before_its_backlog_in_a_replay)
 {
     const int64_t written = 42;

@@ -1,4 +1,5 @@
-/* What each worker makes once and keeps, as a client and its steps see it. */
+/* Resources, which each worker makes once and keeps, as a client and its steps see
+ * them. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -101,7 +102,8 @@ static void check_shuffled(const struct cox_options *options)
     }
     assert_int_equal(0xffff, seen);
 
-    /* The same again in another process: the seed is the resource's own. */
+    /* Another process makes the same value, because the seed belongs to the
+     * resource. */
     pid_t victim = crew_step_process(&crew, 0);
     crew_kill(victim);
     crew_wait_gone(victim);
@@ -126,7 +128,7 @@ static void check_file(const struct cox_options *options)
     assert_int_equal(1234, keeper_peek(&crew, "n", 0));
     assert_int_equal(1234, keeper_peek(&crew, "n", 1));
 
-    /* Made anew it is what is in the file then. */
+    /* When it is made again, it has the file's new content. */
     coxi_test_write(path, "77\n", 3);
     pid_t victim = crew_step_process(&crew, 1);
     crew_kill(victim);
@@ -154,7 +156,8 @@ TEST(resource_function_does_what_steps_do_but_for_results_and_updates)
     assert_int_equal(7, keeper_peek(&crew, "n", 0));
     assert_int_equal(7, crew_read(&crew, c0));
 
-    /* One that ignores that its update is refused is none the less not made. */
+    /* A resource function whose update is refused fails, even if it ignores that
+     * error. */
     (void)keeper_create(&crew, "m", "make_update", &(struct keeper_ask){0});
     keeper_assert_unmade(&crew, "peek", "m", 0, "updates nothing");
     assert_code(COX_ERESOURCE, cox_join(crew.c, -1));
@@ -345,7 +348,7 @@ TEST(release_cancels_the_making)
     crew_close(&crew);
 }
 
-/* Its worker need not have answered for it. */
+/* The worker need not have answered for the released resource. */
 TEST(release_of_one_that_is_being_made_lets_the_others_go_on)
 {
     struct crew crew;
