@@ -30,7 +30,7 @@ cited=$(awk '/^\*\*/ { rules++ } /^Kept:/ { kept = 1; n_kept++ } /^$/ { kept = 0
     END { for (i = 0; i < n; i++) { print names[i], "nowhere" }
           if (n_kept != 27) { print n_kept "_rules_with_functions", "nowhere" } }' "$doc")
 missing=$(echo "$cited" | while read -r name file; do
-    grep -qsE "^[a-z].*\b$name\(" "$file" || echo "$name in $file"
+    grep -qsE "^([a-z].*\b)?$name\(" "$file" || echo "$name in $file"
 done)
 if [ -n "$missing" ]; then
     echo "$doc names what is not there:"

@@ -337,7 +337,7 @@ TEST(a_ps_that_does_not_see_the_checkpoint_directory_is_named_at_once)
     const char *argv[] = {"/usr/bin/unshare", "-m", "/bin/sh", "-c", command, NULL};
     program_start(&ps, argv);
     if (!has_started(&ps)) {
-        skip(); /* this host does not allow another mount namespace */
+        skip(); /* this host allows no other mount namespace */
     }
     (void)snprintf(command, sizeof(command), "{\"ps\": [\"%s\"]}", address);
     assert_code(0, cox_cluster_parse(command, &cluster));

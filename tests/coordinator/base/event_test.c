@@ -105,7 +105,7 @@ TEST(a_client_that_goes_on_and_one_that_is_fenced_off_are_told)
 
 /* ---- checkpoints that fail */
 
-/* Makes checkpoints fail from now on; the next function ends that. */
+/* Makes checkpoints fail until mend_directory. */
 static void break_directory(void)
 {
     const char *dir = coxi_test_path("checkpoints");
