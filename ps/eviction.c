@@ -1,7 +1,7 @@
 /*
- * Evicts rows (coxswain.h, struct cox_lifecycle). After each update a little work is
- * done, in proportion to the update, by one thread at a time; a thread that finds
- * another one doing it goes on.
+ * Evicts rows (coxswain.h, struct cox_lifecycle). After each update the thread does a
+ * little of that work, in proportion to the update. If another thread is doing it, the
+ * thread skips it.
  *
  *   by age and count   a hand goes round all lines and drops the rows that are due. It
  *                      has been everywhere when about three times as many rows were
@@ -22,13 +22,13 @@
 enum {
     SAMPLE = 8,
     RUN = 8,         /* most lines of a bucket looked at under one lock */
-    SWEEP_SHARE = 8, /* one line is looked at for so many rows updated ... */
-    SWEEP_LEAST = 4, /* ... but at least so many lines */
+    SWEEP_SHARE = 8, /* one line is looked at for this many updated rows ... */
+    SWEEP_LEAST = 4, /* ... but at least this many lines */
     DUE_MAX = 16,    /* most rows dropped from a line at a time */
     DROP_LEAST = 64, /* rows that may be dropped for rows_max after any update */
 };
 
-/* Moves to the first line of the next bucket that has any; without one, stays. */
+/* Moves to the first line of the next bucket that has lines; if none has, stays. */
 static void next_bucket(const struct coxi_table *table, struct coxi_hand *hand)
 {
     hand->line = 0;
@@ -49,8 +49,8 @@ static int ask_for_life(void *arg, uint64_t key, uint32_t row)
     return 0;
 }
 
-/* Locks `bucket`, the hand's, and prefetches the lives of its next rows, in up to `n` lines
- * (1 to RUN). Returns how many lines. hand_end moves on behind them and unlocks. */
+/* Locks `bucket`, the hand's, and prefetches the lives of its next rows, in up to `n`
+ * lines (1 to RUN). Returns how many lines. hand_end moves past them and unlocks. */
 static uint32_t hand_begin(struct coxi_table *table, struct coxi_bucket *bucket,
                            const struct coxi_hand *hand, uint32_t n)
     COXI_ACQUIRES(bucket->lock)

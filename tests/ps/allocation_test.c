@@ -1,7 +1,5 @@
-/*
- * Requests to a ps and its answers take no memory of their own, on either side: both are in
- * this process, and every allocation of it is counted. Needs a sanitizer's allocator.
- */
+/* Neither side allocates memory for a request or its answer. Both sides are in this
+ * process, which counts its allocations. Needs a sanitizer's allocator. */
 #include <stdatomic.h>
 #include <string.h>
 
@@ -19,8 +17,8 @@ enum {
     OUTSTANDING = 64,
     WARM_UP = 3000,
     REQUESTS = 10000,
-    LONG_REQUESTS = 1000, /* of them it is enough to say the same */
-    SOME = 100,           /* what may be made now and then, for all of them */
+    LONG_REQUESTS = 1000, /* fewer long ones are enough */
+    SOME = 100,           /* allocations allowed in all: some are made now and then */
     COLUMNS = 4,
     KEYS = 512,
     ELEMENTS = 100 * 1024 / sizeof(float),
@@ -207,7 +205,7 @@ static void submit(struct rig *rig, struct flight *flight, bool push, uint32_t v
     assert_code(0, coxi_psc_submit(rig->psc, &message, &flight->request, false));
 }
 
-/* Tells the ps that all before the requests under way are settled. */
+/* Tells the ps the watermark below the requests under way. */
 static void advance(struct rig *rig)
 {
     struct coxi_message message = {.kind = COXI_WATERMARK};
@@ -216,7 +214,8 @@ static void advance(struct rig *rig)
     coxi_psc_tell(rig->psc, &message);
 }
 
-/* n requests, OUTSTANDING of them at a time; how many allocations there were. */
+/* Sends n requests, OUTSTANDING of them at a time; returns the number of
+ * allocations. */
 static size_t run(struct rig *rig, size_t n, bool push, uint32_t variable)
 {
     size_t before = atomic_load(&n_allocated);

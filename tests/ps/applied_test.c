@@ -1,4 +1,4 @@
-/* The applied set: what makes a commit that comes twice count once. */
+/* The applied set, by which a commit that comes twice counts once. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -37,7 +37,7 @@ static void assert_applied(struct coxi_applied *applied, uint64_t closure,
     assert_code(COX_EEXIST, begin(applied, closure, segment));
 }
 
-/* Not in the set, and not put there by asking. */
+/* Asserts that the segment is not in the set; asking does not add it. */
 static void assert_not_applied(struct coxi_applied *applied, uint64_t closure,
                                uint32_t segment)
 {
@@ -186,7 +186,7 @@ static void *ask(void *arg)
     return NULL;
 }
 
-/* It has an answer already (which is wrong), or sleeps in the kernel. */
+/* True if it sleeps in the kernel, or has an answer already (which would be wrong). */
 static bool waits_or_is_answered(void *arg)
 {
     struct asker *asker = arg;
@@ -205,7 +205,8 @@ static bool waits_or_is_answered(void *arg)
     return n == 1 && state == 'S';
 }
 
-/* What a second asker hears when the first one ends with `failed`. */
+/* Asks about a commit while another thread has it open; returns the answer when that
+ * one has ended with `failed`. */
 static int ask_meanwhile(int failed)
 {
     struct asker asker = {.applied = new_set()};
@@ -213,7 +214,7 @@ static int ask_meanwhile(int failed)
     assert_code(0, begin(asker.applied, 7, 0));
     assert_int_equal(0, pthread_create(&thread, NULL, ask, &asker));
     coxi_test_until(waits_or_is_answered, &asker, "the second asker's wait");
-    apply(asker.applied, 8, 0); /* the end of another commit is none of its business */
+    apply(asker.applied, 8, 0); /* the end of another commit does not end its wait */
     assert_false(atomic_load(&asker.answered));
     coxi_applied_end(asker.applied, 7, failed);
     assert_int_equal(0, pthread_join(thread, NULL));
@@ -288,7 +289,7 @@ struct plain {
     uint64_t watermark;
 };
 
-/* The list says exactly what the array says, in as few intervals as that takes. */
+/* Asserts that the list equals the array, in as few intervals as possible. */
 static void assert_list(struct coxi_applied *applied, const struct plain *plain)
 {
     struct coxi_applied_list list;

@@ -26,7 +26,7 @@ const struct coxi_message *caller_expect(struct caller *caller,
 const struct coxi_message *caller_next(struct caller *caller); /* of any kind */
 const void *caller_payload(const struct caller *caller, size_t *ret_len);
 
-/* Messages that were received, and not asked for yet. */
+/* The number of messages that were received and not yet asked for. */
 size_t caller_waiting(struct caller *caller);
 
 /* Asserts that the connection ends before another message comes. */

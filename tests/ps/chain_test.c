@@ -1,7 +1,7 @@
 /*
- * Snapshots that build on each other: whatever has changed, also where some were abandoned, a
- * store that is restored from the chain is the store that was cut. Against whole snapshots of
- * both.
+ * Snapshots that build on each other: a store that is restored from the chain equals
+ * the store that was cut, after any changes, and even if some snapshots were abandoned.
+ * Compares whole snapshots of both.
  */
 #include <stdio.h>
 #include <string.h>
@@ -25,7 +25,7 @@ struct subject {
     struct stock stock;
     struct coxi_variable specs[8]; /* by variable id */
     uint64_t next;                 /* number of a snapshot */
-    /* what is durable: a whole one and what builds on it */
+    /* the durable snapshots: a whole one, and those that build on it */
     struct file chain[CHAIN_MAX];
     size_t n_chain;
     uint64_t rng;
@@ -113,8 +113,8 @@ static void push_dense(struct subject *s, struct stock_commit *commit, uint32_t 
     stock_add(commit, dense, COXI_OP_GRADIENT, begin, PUSH, values, sizeof(values));
 }
 
-/* Puts a piece of another checkpoint into the variable: with `keys` into a table, with `life`
- * into one whose rows go. */
+/* Loads a piece of another checkpoint into the variable. `keys`: it is a table; `life`:
+ * a table whose rows are evicted. */
 static void load(struct subject *s, uint32_t variable, bool keys, bool life)
 {
     enum { ARRAYS = 6 };
@@ -131,7 +131,7 @@ static void load(struct subject *s, uint32_t variable, bool keys, bool life)
     for (size_t i = 0; keys && i < PUSH; i++) {
         *at++ = coxi_rand(&s->rng) % KEYS;
     }
-    size_t n = (size_t)PUSH * (keys ? DIM : 1) * 2; /* with a state each */
+    size_t n = (size_t)PUSH * (keys ? DIM : 1) * 2; /* each with one number of state */
     for (size_t i = 0; i < n; i++) {
         ((float *)(void *)at)[i] = (float)(coxi_rand(&s->rng) % 9);
     }
@@ -191,7 +191,8 @@ static void drop(struct file *file)
     assert_int_equal(0, unlink(file->path));
 }
 
-/* The next of the chain, or one that comes to nothing. */
+/* Takes the next snapshot of the chain; `abandoned`: one that will not become
+ * durable. */
 static void snapshot(struct subject *s, bool full, bool abandoned)
 {
     struct file file;
@@ -251,7 +252,7 @@ static void restore(const struct subject *s, struct stock *ret)
     }
 }
 
-/* Where the rows of a table are in a file, by key; -1: nowhere. */
+/* Finds the rows of a table in a file, by key; -1: the file does not have it. */
 static void rows_of(const struct coxi_st_file *file, const char *table,
                     int64_t ret[KEYS])
 {
@@ -319,7 +320,7 @@ static struct coxi_st_file *open_whole(struct stock *stock, uint64_t number,
     return st;
 }
 
-/* The chain holds what the store does. */
+/* Asserts that a store restored from the chain equals the store. */
 static void compare(struct subject *s)
 {
     struct stock again;

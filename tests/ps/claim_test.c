@@ -1,5 +1,5 @@
-/* What a ps says to a client that wants it: whether the one that has it is there, and whether the
- * two see the same files. */
+/* Answers of a ps to a client that claims it: whether its present client is still
+ * connected, and whether the ps sees the client's files. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +21,8 @@ struct asker {
     struct coxi_psc *psc;
 };
 
-/* Comes anew each time, until that is after what was heard of the other last. */
+/* Connects anew for each claim, so that the connection is newer than the last message
+ * of the other client. */
 static bool is_told_to_ask_again(void *arg)
 {
     struct asker *asker = arg;
@@ -68,8 +69,11 @@ TEST(ps_tells_whether_the_client_that_has_it_was_heard_since_another_came)
     harbour_close(&h);
 }
 
-/* What the ps, which is in this process, logs of claims: of run 2's, which has been told the same
- * before, of run 3's, and of the owner's, which are granted. */
+/*
+ * Returns the lines that the ps, which is in this process, logs of repeated claims: of
+ * run 2, whose refusal was logged before, of run 3, and of the owner, whose claims are
+ * granted.
+ */
 static char *log_of_claims(struct asker *asker, struct coxi_psc *fresh,
                            struct caller *owner, int n)
 {

@@ -1,6 +1,8 @@
-/* Cuts of tables and dense variables: they hold one moment, whatever changes while they are
- * read, by updates or by loads. Against plain copies; the changes come between the steps of
- * the reader. */
+/*
+ * Cuts of tables and dense variables hold one moment, although updates and loads change
+ * the rows while the cut is read. Compares with plain copies; the changes come between
+ * the steps of the reader.
+ */
 #include <string.h>
 
 #include "common/initializer.h"
@@ -13,7 +15,7 @@
 
 enum { DIM = 3, KEYS = 6000, PUSH = 200, WIDTH = DIM * 2 };
 
-/* A row as the cut has to have it. */
+/* The expected content of a row in the cut. */
 struct plain_row {
     bool there;
     bool seen;
@@ -81,7 +83,7 @@ static void push(struct subject *s, uint64_t n_keys)
     coxi_table_update(s->table, &change);
 }
 
-/* Up to PUSH of the keys below `n_keys` become what another checkpoint has of them. */
+/* Loads up to PUSH of the keys below `n_keys` from another checkpoint. */
 static void load(struct subject *s, uint64_t n_keys)
 {
     uint64_t keys[PUSH];
@@ -124,7 +126,7 @@ static struct plain_row *copy_of(struct subject *s)
     return rows;
 }
 
-/* The next rows of the cut are as they were; false: there are no more. */
+/* Asserts that the next rows of the cut are as expected; false: there are no more. */
 static bool step(struct subject *s, struct plain_row *rows)
 {
     size_t n = 0;
@@ -146,7 +148,7 @@ static bool step(struct subject *s, struct plain_row *rows)
     return more == 1;
 }
 
-/* Reads a cut while rows change, come and (rows_max) go. */
+/* Reads a cut while rows change, are made and (with rows_max) are evicted. */
 static void compare(uint64_t rows_max, uint64_t seed)
 {
     struct subject s;

@@ -1,4 +1,4 @@
-/* What a ps does beside a snapshot and a restore that take long. */
+/* A ps goes on while a snapshot or a restore takes long. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
@@ -20,7 +20,7 @@ static struct {
     struct coxi_mutex lock;
     pthread_cond_t changed;
     bool shut;
-    int n_at; /* fsyncs that have come to it */
+    int n_at; /* fsyncs that wait at it */
 } gate = {.lock = COXI_MUTEX_INIT, .changed = PTHREAD_COND_INITIALIZER};
 
 int fsync(int fd)
@@ -99,7 +99,8 @@ static struct caller *ask_for_snapshot(struct scene *s, uint64_t number)
     return caller;
 }
 
-/* What is asked for on a connection comes back while what took long does not. */
+/* Asserts that the ps answers a request on a connection while the long request is not
+ * answered. */
 static void assert_answers(struct caller *caller)
 {
     const struct coxi_message count = {.request = 7, .kind = COXI_COUNT};
@@ -117,7 +118,8 @@ TEST(ps_serves_the_connection_that_waits_for_a_snapshot)
     struct caller *caller = ask_for_snapshot(&s, 1);
     coxi_test_until(is_one_at_gate, NULL, "the snapshot's fsync");
     assert_answers(caller);
-    /* Also the watermark comes: otherwise this closure is too far above it. */
+    /* The ps also takes the watermark: otherwise this closure would be too far above
+     * it. */
     const struct coxi_message watermark = {.kind = COXI_WATERMARK,
                                            .watermark = {run1, 3 << 20, s.incarnation}};
     caller_send(caller, &watermark, NULL, 0);
@@ -217,7 +219,7 @@ TEST(ps_that_is_being_restored_answers_and_says_that_it_is_not_ready)
     assert_int_equal(0, caller_waiting(caller));
     let_it_be_read(path);
     assert_true(caller_expect(caller, COXI_STATUS)->status.code != 0); /* a pipe */
-    /* What is half restored stays so, for whoever has not claimed it anew. */
+    /* The half-restored store stays unready until a client claims it again. */
     assert_true(is_unready(&s));
     caller_close(caller);
     scene_close(&s);
@@ -234,7 +236,7 @@ TEST(ps_that_is_being_restored_is_claimed_at_once_and_has_nothing_of_the_old_run
     coxi_test_until(is_unready, &s, "the restore");
     struct coxi_psc *client = harbour_dial(&s.harbour, COXI_ROLE_CLIENT, &newer);
     assert_code(0, harbour_claim(client, &newer));
-    uint64_t now = coxi_psc_incarnation(client); /* another one, with its claim */
+    uint64_t now = coxi_psc_incarnation(client); /* a new incarnation since the claim */
     assert_code(0, harbour_create(client, &newer, 2));
     assert_code(0, harbour_pull(client, &newer, now, found, 2));
     assert_int_equal(0, caller_expect(caller, COXI_STATUS)->request); /* of the newer */

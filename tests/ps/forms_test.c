@@ -1,5 +1,5 @@
-/* Rows of dense variables and tables in all the forms in which they come and go: ranges,
- * lists, narrow, and those that have not changed. */
+/* All forms in which rows of dense variables and tables are pushed and pulled: ranges,
+ * lists, narrow types, and "not changed". */
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -13,7 +13,7 @@
 
 enum { ROWS = 3000, COLUMNS = 3 }; /* a row in 341 goes over the end of a block */
 
-/* A store with one variable that holds rows 1000 to 3999 of it. */
+/* A store that holds rows 1000 to 3999 of one variable. */
 struct subject {
     struct stock stock;
     struct coxi_variable variable;
@@ -55,7 +55,7 @@ static int pull(struct subject *s, struct coxi_pull_item item, const uint64_t *l
                            &s->versions);
 }
 
-/* Commits one update of the listed rows; of a range where `rows` is NULL. */
+/* Commits one update of the listed rows, or (`rows` NULL) of a range. */
 static void update(struct subject *s, enum coxi_op op, const uint64_t *rows,
                    uint64_t begin, size_t n, const void *values, size_t bytes)
 {
@@ -117,7 +117,8 @@ TEST(rows_that_are_listed_are_read_and_updated_where_they_are)
         uint64_t row = list[i];
         assert_true(answer_row(&s, row - 1000)[1] == value_of(row, 1) + 1);
     }
-    assert_true(answer_row(&s, 1)[1] == value_of(1001, 1)); /* 1 is no such multiple */
+    /* row 1001 was not listed */
+    assert_true(answer_row(&s, 1)[1] == value_of(1001, 1));
     subject_close(&s);
 }
 
@@ -149,7 +150,8 @@ static void train_parts(const struct coxi_optimizer *optimizer)
     float apart[3][COLUMNS];
     float others[COLUMNS];
     struct subject s;
-    /* Listed, and each by itself, which for these rules comes to the same. */
+    /* Once with all rows in one list, once with one update for each row: with these
+     * rules the results are equal. */
     for (int listed = 0; listed < 2; listed++) {
         subject_open(&s, &like);
         fill(&s);
@@ -370,7 +372,8 @@ static void *write_all(void *arg)
     return NULL;
 }
 
-/* What a worker does that keeps a copy, which has all that its version counts. */
+/* Pulls like a worker that keeps a copy; asserts that the copy has every update that
+ * its version counts. */
 static void refresh(struct subject *s, uint64_t *held, float *copy)
 {
     const struct coxi_pull_item item = {.begin = 1000, .count = ROWS, .version = *held};
@@ -380,7 +383,7 @@ static void refresh(struct subject *s, uint64_t *held, float *copy)
         memcpy(copy, s->answer.data, s->answer.len);
     }
     for (size_t i = 0; i < (size_t)ROWS * COLUMNS; i++) {
-        assert_true(copy[i] >= (float)(*held - 2)); /* it starts at 2 */
+        assert_true(copy[i] >= (float)(*held - 2)); /* versions start at 2 */
     }
 }
 

@@ -19,7 +19,7 @@ const char *harbour_ipc(void);
 struct coxi_psc *harbour_dial(struct harbour *harbour, enum coxi_role role,
                               const struct coxi_session *session);
 
-/* Each waits for the answer and returns its code. */
+/* Each of these sends a request, waits for the answer and returns its code. */
 int harbour_ask(struct coxi_psc *psc, const struct coxi_message *message,
                 enum coxi_message_kind expect);
 int harbour_claim(struct coxi_psc *psc, const struct coxi_session *session);

@@ -33,7 +33,7 @@ TEST(index_finds_nothing_where_nothing_is)
     coxi_index_fini(&index);
 }
 
-/* A bucket that moved what it has when it grows would move thousands of keys at once. */
+/* If a bucket moved all its keys when it grows, it would move thousands at once. */
 TEST(index_moves_few_keys_with_each_put_however_many_it_has)
 {
     enum { N = 1000000, FEW = 40 };
@@ -72,7 +72,8 @@ TEST(index_made_for_as_many_keys_moves_none_of_them)
     for (uint32_t i = 0; i < N; i++) {
         assert_int_equal(i + 1, find(&index, &bucket, key_of(i)));
     }
-    assert_code(0, put(&index, &bucket, key_of(N), N + 1)); /* it grows as ever then */
+    /* it grows normally again */
+    assert_code(0, put(&index, &bucket, key_of(N), N + 1));
     for (uint32_t i = N + 1; i < 2 * N; i++) {
         assert_code(0, put(&index, &bucket, key_of(i), i + 1));
     }
@@ -82,7 +83,7 @@ TEST(index_made_for_as_many_keys_moves_none_of_them)
     coxi_index_fini(&index);
 }
 
-/* Their hashes end in the same bits: they share a line for ever. */
+/* Their hashes end in the same bits, so they stay in one line for ever. */
 TEST(index_takes_keys_that_all_fall_into_one_line)
 {
     enum { N = 40 };
@@ -116,7 +117,7 @@ enum { KEYS = 3000, BUCKETS = 3 };
 struct crowd {
     struct coxi_index index;
     struct coxi_index_bucket buckets[BUCKETS];
-    uint32_t rows[KEYS]; /* of key i: 0: not there */
+    uint32_t rows[KEYS]; /* of key i; 0: it has none */
     uint32_t seen;
 };
 
@@ -201,7 +202,7 @@ TEST(index_stays_as_it_was_where_a_put_finds_no_room)
     coxi_index_fini(&index);
 }
 
-/* Its chains get longer, until overflow has no room either; then it grows again. */
+/* Its chains get longer until the overflow memory is full, too; then it grows again. */
 TEST(index_goes_on_where_it_cannot_grow)
 {
     enum { LINES = 13, MANY = 5000 };

@@ -1,4 +1,4 @@
-/* Rows that come and go, against a plain map, and under many threads. */
+/* Rows that are made and evicted: against a plain map, and with many threads. */
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -43,7 +43,8 @@ static void make(struct model *m, struct plain_row *row, uint64_t key)
     coxi_initializer_row(&lifecycle_uniform, key, row->w, m->variable.shape[0]);
 }
 
-/* Whether a gradient makes a row, which the draw decides where there is one. */
+/* True if a gradient makes a row. With admit_probability the table decides, so this
+ * takes what it has done. */
 static bool admitted(struct model *m, uint64_t key, bool is_there_now)
 {
     const struct coxi_lifecycle *l = &m->variable.lifecycle;
@@ -55,8 +56,8 @@ static bool admitted(struct model *m, uint64_t key, bool is_there_now)
     return l->admit_probability == 0 || is_there_now;
 }
 
-/* What a change does to one key. A key whose row the draw has refused is not there, and
- * whether it has refused it is what is found after the rows were resolved. */
+/* Applies a change to one key of the map. Whether the table's draw has admitted the key
+ * is looked up in the table after the rows were resolved. */
 static void change_plainly(struct model *m, const struct coxi_table_change *change,
                            size_t i, uint64_t now)
 {
@@ -79,7 +80,8 @@ static void change_both(struct model *m)
     struct lifecycle_work work;
     size_t dim = m->variable.shape[0];
     bool there[LIFECYCLE_CHANGE_MAX];
-    uint64_t region = coxi_rand(&m->rng) % KEYS; /* some are in use for a while */
+    /* only one region of keys is in use for a while */
+    uint64_t region = coxi_rand(&m->rng) % KEYS;
     lifecycle_begin(&work, (enum coxi_op)(coxi_rand(&m->rng) % 9), 0,
                     coxi_rand(&m->rng) % (LIFECYCLE_CHANGE_MAX + 1));
     work.change.op = work.change.op > COXI_OP_MAX ? COXI_OP_GRADIENT : work.change.op;
@@ -207,7 +209,7 @@ TEST(tables_whose_rows_come_and_go_agree_with_a_plain_map)
     }
 }
 
-/* Which rows go, too, is the same each time. */
+/* The same rows are evicted each time, too. */
 TEST(the_same_changes_in_the_same_order_leave_the_same_rows)
 {
     struct coxi_variable v = lifecycle_variable(
@@ -290,7 +292,8 @@ TEST(no_row_is_torn_or_kept_while_threads_make_and_drop_them)
     }
     assert_int_equal(0, atomic_load(&storm.n_torn));
     assert_int_equal(0, atomic_load(&storm.n_failed));
-    lifecycle_push(storm.table, 0, 1); /* what others found somebody at is done now */
+    /* evicts rows that a thread left over because another thread was evicting */
+    lifecycle_push(storm.table, 0, 1);
     assert_code(0, visit_rows(storm.table, check_unpinned, NULL));
     coxi_table_counts(storm.table, &counts);
     assert_true(counts.rows <= 200 && counts.evicted > 0);

@@ -1,4 +1,4 @@
-/* Rows that are admitted, and rows that go again. */
+/* Admission and eviction of rows. */
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -26,7 +26,8 @@ TEST(a_key_gets_its_row_with_the_update_that_it_is_admitted_with)
     }
     lifecycle_push(table, 7, 1);
     assert_int_equal(1, coxi_table_rows(table));
-    assert_true(lifecycle_moved(table, 7) == -1); /* what came before is forgotten */
+    /* gradients before the admission are dropped */
+    assert_true(lifecycle_moved(table, 7) == -1);
     lifecycle_push(table, 7, 1);
     assert_true(lifecycle_moved(table, 7) == -2);
     assert_int_equal(4, coxi_table_step(table));
@@ -43,7 +44,7 @@ TEST(what_is_no_gradient_makes_a_row_at_once)
     for (size_t i = 0; i < 4; i++) {
         lifecycle_apply(table, ops[i], i, 1);
         assert_int_equal(i + 1, coxi_table_rows(table));
-        lifecycle_push(table, i, 1); /* is there, whoever made it */
+        lifecycle_push(table, i, 1); /* the row exists, so it needs no admission */
     }
     assert_true(lifecycle_moved(table, 0) == 0);
     coxi_table_free(table);
@@ -96,7 +97,7 @@ TEST(count_and_probability_must_agree)
     coxi_table_free(table);
 }
 
-/* So many that every counter is shared by several. */
+/* So many keys that several share each counter. */
 TEST(no_key_is_admitted_late_however_many_there_are)
 {
     enum { COUNT = 5, OTHERS = 1500000, KEYS = 500 };
@@ -253,7 +254,7 @@ TEST(a_change_that_would_need_too_much_memory_makes_no_row)
     assert_error_names("--memory-max");
     assert_int_equal(30, coxi_table_rows(table));
     assert_false(lifecycle_has(table, 1000));
-    lifecycle_push(table, 2000, 10); /* those that went have left room */
+    lifecycle_push(table, 2000, 10); /* evicted rows have left room */
     assert_int_equal(30, coxi_table_rows(table));
     coxi_table_free(table);
     assert_int_equal(0, memory.used_bytes);
@@ -265,7 +266,7 @@ TEST(memory_that_a_change_did_not_need_is_there_for_the_next)
     struct coxi_table *table = lifecycle_table(&v);
     struct lifecycle_work work;
     lifecycle_begin(&work, COXI_OP_GRADIENT, 0, 60);
-    memset(work.keys, 0, sizeof(work.keys)); /* sixty times the same one */
+    memset(work.keys, 0, sizeof(work.keys)); /* the same key sixty times */
     assert_code(0, coxi_table_resolve(table, &work.change));
     coxi_table_update(table, &work.change);
     assert_int_equal(1, coxi_table_rows(table));
@@ -277,7 +278,7 @@ TEST(memory_that_a_change_did_not_need_is_there_for_the_next)
     coxi_table_free(table);
 }
 
-/* Whichever of the rows that it needs there is no room for. */
+/* For each number of rows for which there is room before the change fails. */
 TEST(a_change_that_fails_leaves_no_row_pinned_and_none_that_can_be_told)
 {
     enum { N = 40 };
@@ -296,7 +297,7 @@ TEST(a_change_that_fails_leaves_no_row_pinned_and_none_that_can_be_told)
             assert_true(!lifecycle_has(table, i) ||
                         lifecycle_moved(table, i) == (i < 20 ? -1 : 0));
         }
-        lifecycle_push(table, 1000, 20); /* a pinned one would stay */
+        lifecycle_push(table, 1000, 20); /* a pinned row would stay */
         lifecycle_push(table, 2000, 20);
         for (uint64_t i = 0; i < 20 + N; i++) {
             assert_false(lifecycle_has(table, i));

@@ -1,4 +1,5 @@
-/* Pieces of another checkpoint: what they set, when they count, and which are refused. */
+/* Loading pieces of another checkpoint: what they set, when they count, and which are
+ * refused. */
 #include <string.h>
 
 #include "coxswain/types.h"
@@ -7,7 +8,7 @@
 
 enum { ROWS = 3000, DIM = 2 };
 
-/* A table whose rows go, with Adagrad. */
+/* A table with Adagrad whose rows are evicted. */
 static uint32_t table_with_life(struct stock *s, struct coxi_lifecycle lifecycle)
 {
     struct coxi_variable v = {.name = "t",
@@ -177,8 +178,8 @@ static uint64_t rows_of(struct stock *s, uint32_t t)
     return counts.table.rows;
 }
 
-/* Rows 1 and 2 were last updated 15 and 3 steps before the 100th of their checkpoint; here
- * `before` updates have been. Rows that are 20 steps old go. */
+/* Rows 1 and 2 were last updated 15 and 3 steps before the 100th of their checkpoint;
+ * here `before` updates were made. Rows that are 20 steps old are evicted. */
 static void assert_ages_are_kept(uint64_t before)
 {
     enum { AGE = 20 };
@@ -215,7 +216,8 @@ static void assert_ages_are_kept(uint64_t before)
     coxi_store_counts(s.store, coxi_maybe_of(t), &counts);
     assert_int_equal(before > 100 ? before : 100, counts.table.updates);
     uint64_t others = before > 0 ? 1 : 0;
-    for (uint64_t i = 1; i <= AGE; i++) { /* the hand goes round in a few */
+    /* eviction visits all rows within a few updates */
+    for (uint64_t i = 1; i <= AGE; i++) {
         push(&s, t, closure++, 7);
         others = 1;
         if (i == 4) {

@@ -1,5 +1,5 @@
-/* The program coxswain-ps and a client of it over the local path: whole answers, and what
- * the end of either leaves. */
+/* The program coxswain-ps and a client over the local path: answers are whole, and the
+ * death of either leaves nothing behind. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -114,7 +114,8 @@ static int pull(struct rig *rig, uint64_t count, float *ret)
 static float values[ELEMENTS];
 static float found[ELEMENTS];
 
-/* What is assigned is pulled again: much over one connection, little over the other. */
+/* Asserts that assigned values are pulled again: long ones over one connection, short
+ * ones over the other. */
 static void assert_serves(struct rig *rig)
 {
     for (size_t i = 0; i < ELEMENTS; i++) {
@@ -130,7 +131,7 @@ static void assert_serves(struct rig *rig)
     assert_true(found[0] == -1);
 }
 
-/* True where the ps has memory that it shares. */
+/* True if the ps has shared memory. */
 static bool shares(const struct rig *rig)
 {
     char path[64];
@@ -212,7 +213,7 @@ TEST(ps_program_keeps_nothing_of_a_client_that_is_killed)
 {
     struct rig rig;
     rig_open(&rig);
-    pid_t child = fork(); /* before any connection of this process */
+    pid_t child = fork(); /* forked before this process has any connection */
     if (child == 0) {
         client_open(&rig);
         create(&rig);

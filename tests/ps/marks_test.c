@@ -1,4 +1,4 @@
-/* Marks: equal ones are one, and go when nobody uses them. */
+/* Marks: equal ones are stored once, and freed when nobody uses them. */
 #include <string.h>
 
 #include "common/rand.h"
@@ -49,7 +49,8 @@ TEST(marks_that_are_equal_are_one_whatever_their_order)
     coxi_marks_free(NULL);
 }
 
-/* Random marks, used and dropped again: what is in use always reads as it was made. */
+/* Uses and drops random marks; a mark in use always has the content with which it was
+ * made. */
 TEST(marks_keep_what_is_in_use_while_others_come_and_go)
 {
     enum { USES = 2000, WORDS = 6, ROUNDS = 20000 };

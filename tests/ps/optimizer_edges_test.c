@@ -1,4 +1,4 @@
-/* What update rules make of numbers that are not finite or too large, and loss scales. */
+/* Update rules with numbers that are not finite or too large; loss scales. */
 #include <float.h>
 #include <math.h>
 
@@ -40,7 +40,8 @@ static const struct coxi_optimizer rules[] = {
 };
 enum { N_RULES = sizeof(rules) / sizeof(*rules) };
 
-/* A variable of a row of two starts at 1 and takes the gradients of two steps. */
+/* Applies the gradients of two steps to a variable of one row of two numbers, which
+ * starts at 1. */
 static void after_two(const struct coxi_optimizer *o, const float g[2][2], float w[2])
 {
     struct subject s;
@@ -87,14 +88,14 @@ TEST(a_norm_that_is_not_finite_makes_all_nan)
         coxi_optimizer_row(&step, row, NULL, g[0], 2);
         assert_true(isnan(row[0]) && isnan(row[1]));
     }
-    o.clip_value = 2; /* comes before, and has no infinities left */
+    o.clip_value = 2; /* is applied before clip_norm, and leaves no infinities */
     const float g[2][2] = {{INFINITY, 100}, {0, 0}};
     float w[2];
     after_two(&o, g, w);
     assert_true(w[0] == -1 && w[1] == -1);
 }
 
-/* What is kept stays finite, and so does the value. */
+/* The state stays finite, and so does the value. */
 TEST(a_square_that_overflows_ends_no_value)
 {
     for (size_t rule = 1; rule < N_RULES; rule++) { /* all but SGD */
@@ -116,7 +117,7 @@ TEST(a_square_that_overflows_ends_no_value)
     }
 }
 
-/* Two good steps in a row double it, one that is not good halves it, down to 1. */
+/* Two good steps in a row double the scale; a bad step halves it, down to 1. */
 TEST(a_loss_scale_follows_its_steps)
 {
     const struct coxi_optimizer scale = {
@@ -151,7 +152,7 @@ TEST(a_loss_scale_follows_its_steps)
     coxi_dense_free(s.dense);
 }
 
-/* Clipping and decay see what the ps made of the scaled gradient. */
+/* Clipping and decay see the gradient after it was unscaled. */
 TEST(scaled_gradients_are_unscaled_before_all_else)
 {
     const struct coxi_optimizer o = {.kind = COXI_OPTIMIZER_SGD,

@@ -1,7 +1,5 @@
-/*
- * The update rules on shards and tables, against what PyTorch and Keras make of the same
- * gradients (optimizer_golden.inc), and where those say nothing.
- */
+/* The update rules on shards and tables, compared with PyTorch's and Keras's results
+ * for the same gradients (optimizer_golden.inc); and cases that those do not cover. */
 #include "ps/optimizer.h"
 
 #include <math.h>
@@ -23,7 +21,7 @@ enum { N_GOLDENS = sizeof(goldens) / sizeof(*goldens) };
 
 /* ---- against others */
 
-/* To 1e-6 of the largest that the value has been. */
+/* Asserts equality within 1e-6 of the largest value so far. */
 static void assert_close(const char *name, int step, double expected, float value,
                          double *most)
 {
@@ -88,7 +86,7 @@ TEST(dense_variables_go_where_others_take_them)
     }
 }
 
-/* The rows of a step, in one update; returns how many. */
+/* Pushes the rows of a step in one update; returns how many. */
 static size_t push_rows(struct coxi_table *table, int step,
                         const float (*gradients)[DIM])
 {
@@ -186,7 +184,7 @@ TEST(a_gradient_of_zero_on_no_state_changes_nothing)
     }
 }
 
-/* Its square is 0, and with it what the weight is divided by. */
+/* The gradient's square is 0 in F32, and so is the divisor of the weight. */
 TEST(ftrl_stays_finite_where_squares_vanish)
 {
     const struct coxi_optimizer ftrl = {.kind = COXI_OPTIMIZER_FTRL,
@@ -201,7 +199,8 @@ TEST(ftrl_stays_finite_where_squares_vanish)
     coxi_dense_free(s.dense);
 }
 
-/* Of equal gradients every step is the rate, from the first on: corrections see to that. */
+/* With equal gradients each step moves a value by the rate, from the first step on,
+ * because of Adam's corrections. */
 TEST(a_row_of_adam_counts_its_own_steps)
 {
     const struct coxi_variable v = {.name = "t",
@@ -246,7 +245,7 @@ TEST(adam_goes_on_where_its_count_of_steps_ends)
                                   .beta1 = 0.9F,
                                   .beta2 = 0.999F};
     struct coxi_optimizer_step step;
-    const float last = 16777216; /* 2^24: 1 more is the same float */
+    const float last = 16777216; /* 2^24: adding 1 gives the same float */
     float kept[3] = {1, 1, last};
     float w[1] = {0};
     const float g[1] = {1};
@@ -256,7 +255,7 @@ TEST(adam_goes_on_where_its_count_of_steps_ends)
     assert_true(fabsf(w[0] + 1) < 1e-6F);
 }
 
-/* 1 - 0.99999F is off by a hundredth of 0.00001, which is what was meant. */
+/* 0.00001 is meant, but 1 - 0.99999F differs from that by a hundredth. */
 TEST(averages_take_the_share_that_was_meant)
 {
     const struct coxi_optimizer adam = {.kind = COXI_OPTIMIZER_ADAM,
@@ -317,7 +316,8 @@ TEST(clipping_and_decay_reach_every_value)
     coxi_dense_free(s.dense);
 }
 
-/* What is made piece by piece and block by block is what becomes of short variables. */
+/* Long variables are updated in pieces and blocks, with the same result as short
+ * ones. */
 TEST(long_variables_go_where_short_ones_go)
 {
     enum { SHORT = 50 };
@@ -369,7 +369,7 @@ TEST(a_dense_gradient_is_clipped_by_the_norm_of_all_of_it)
         assert_true(w[i] * g[i] <= 0);
     }
     assert_true(fabs(sqrt(squares) - 3) < 1e-5);
-    /* What is shorter stays as it is. */
+    /* A gradient below the norm is not clipped. */
     for (size_t i = 0; i < ALL; i++) {
         g[i] *= 1e-3F;
     }
@@ -473,8 +473,7 @@ static void *push_ones(void *arg)
     return NULL;
 }
 
-/* Every row gets all gradients of 1, one after the other: what they add up to does not
- * depend on who came first. */
+/* Every row gets the same gradients of 1, so their sum does not depend on the order. */
 TEST(gradients_of_many_threads_all_count)
 {
     static const struct coxi_optimizer optimizers[] = {
@@ -540,16 +539,17 @@ TEST(an_update_takes_the_rate_of_its_step)
     for (int i = 0; i < 4; i++) {
         assert_true(w[i] == -(1 + 1 + 0.5F + 0.5F + 0.25F));
     }
-    /* It counts, also where it changes rows of other shards alone; what is no gradient does
-     * not. */
+    /* A gradient counts even if it changes only rows of other shards; other updates do
+     * not count. */
     uint64_t version = coxi_dense_version(s.dense);
     update_rows(s.dense, 0, 0, COXI_OP_GRADIENT, ones);
     assert_int_equal(6, coxi_dense_step(s.dense));
-    assert_true(coxi_dense_version(s.dense) > version); /* a checkpoint has the count */
+    /* so that an incremental checkpoint has the new count */
+    assert_true(coxi_dense_version(s.dense) > version);
     update_rows(s.dense, 0, 2, COXI_OP_ADD, ones);
     update_rows(s.dense, 0, 0, COXI_OP_ADD, ones);
     assert_int_equal(6, coxi_dense_step(s.dense));
-    /* Whatever it has counted, a gradient has the rate of its own step. */
+    /* A gradient has the rate of its own step, independent of the shard's count. */
     const struct coxi_dense_rows rows = {NULL, 0, 2};
     coxi_dense_update(s.dense, &rows, COXI_OP_GRADIENT, 2, COX_F32, ones);
     read_rows(s.dense, &s.variable, 0, 2, w);

@@ -1,7 +1,7 @@
 /*
  * Every rule against its formula in float64 (optimizer_vectors.py, which made
- * optimizer_vectors.inc): dense variables and tables, on 1 and on 3 ps, bare and with
- * schedule, clip and decay.
+ * optimizer_vectors.inc): dense variables and tables, on 1 and on 3 ps, with and
+ * without schedule, clip and decay.
  */
 #include <math.h>
 
@@ -25,7 +25,7 @@ static const struct vector {
 
 enum { N_VECTORS = sizeof(vectors) / sizeof(*vectors) };
 
-/* The same line as in optimizer_vectors.py. */
+/* The same formula as in optimizer_vectors.py. */
 static float gradient(uint64_t step, uint64_t row, uint64_t column)
 {
     return ((float)((step * 7 + (row * COLUMNS + column) * 5) % 17) - 8) / 8;
@@ -89,7 +89,7 @@ static void compare_dense(const struct vector *vector, uint64_t n_ps)
     assert_vector(vector->name, vector->dense[n_ps == 1 ? 0 : 1], w[0]);
 }
 
-/* Each ps has every n_ps-th key, so that each has one in each step. */
+/* Each ps has every n_ps-th key, so each ps gets a gradient in each step. */
 static void push_rows(struct coxi_table *const *tables, uint64_t n_ps, uint64_t step)
 {
     for (uint64_t p = 0; p < n_ps; p++) {

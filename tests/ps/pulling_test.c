@@ -10,7 +10,7 @@ enum {
     ELEMENTS = 100000,
     FIRST = 5,   /* element that is pulled */
     DIM = 100,   /* 400 bytes a row: a piece has room for 163 and a part of one */
-    KEYS = 1000, /* half of them of rows that there are */
+    KEYS = 1000, /* half of them have a row */
 };
 
 static struct coxi_buffer no_versions; /* stays empty: none is asked for */

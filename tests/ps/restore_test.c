@@ -1,4 +1,4 @@
-/* A store that is filled from a file: of many rows, and of a file that is damaged. */
+/* Restoring a store from a file: one with many rows, and one that is damaged. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,7 +90,7 @@ static void push(struct stock *stock, uint64_t first, size_t n)
     assert_code(0, stock_commit(stock, &commit, NULL));
 }
 
-/* With an applied set, for the caller to end. */
+/* The result has an applied set, which the caller must free. */
 static struct coxi_snapshot_file take_all(struct stock *stock, uint64_t number,
                                           char *path)
 {
@@ -125,7 +125,7 @@ static int restore(const struct stock *stock, uint64_t round, char *path,
     return coxi_store_restore(stock->store, &request);
 }
 
-/* Of all rows, in whatever order, and of the other tensors. */
+/* A digest of all rows, in any order, and of the other tensors. */
 static uint64_t digest(const char *path, const struct coxi_snapshot_file *done)
 {
     struct coxi_st_file *file;
@@ -193,7 +193,7 @@ static void open_large(struct stock *stock)
                                                       .optimizer = adagrad});
 }
 
-/* Writes a snapshot of 90 MB; what is known of it. */
+/* Writes a snapshot of 90 MB; returns its description. */
 static struct coxi_snapshot_file write_large(char *path)
 {
     static float values[PUSH * WIDE];
@@ -215,7 +215,7 @@ static struct coxi_snapshot_file write_large(char *path)
     return file;
 }
 
-/* The same in a process of its own, whose memory is not ours. */
+/* The same in another process, so that its memory does not count here. */
 static struct coxi_snapshot_file write_large_elsewhere(char *path)
 {
     struct coxi_snapshot_file file;
@@ -243,7 +243,8 @@ static uint64_t peak_bytes(void)
     return (uint64_t)usage.ru_maxrss * 1024;
 }
 
-/* What is loaded, and a part of it for a table's index; not the file as well. */
+/* The memory is that of the rows and of the table's index, but not also that of the
+ * file. */
 TEST(restore_does_not_hold_the_file_that_it_loads)
 {
     needs_true_memory();
@@ -261,7 +262,7 @@ TEST(restore_does_not_hold_the_file_that_it_loads)
     stock_close(&stock);
 }
 
-/* Rows of every age, none of them due; more of them than what goes after an update. */
+/* Rows of every age, none of them due; more of them than one update can evict. */
 TEST(restore_of_a_table_whose_rows_go_drops_none_of_them)
 {
     struct stock stock;
@@ -294,7 +295,7 @@ TEST(restore_of_a_table_whose_rows_go_drops_none_of_them)
     stock_close(&again);
 }
 
-/* Also where it is in rows that have been loaded before the checksum is there. */
+/* Even if it is in rows that were loaded before the checksum was known. */
 TEST(restore_of_a_damaged_file_is_an_error_wherever_the_damage_is)
 {
     struct stock stock;
@@ -348,8 +349,8 @@ static bool has_rows(void *arg)
     return counts.table.rows > 0;
 }
 
-/* The store is another client's, or the restore is abandoned, while rows are loaded, if that
- * comes in time; what became of the restore. */
+/* While rows are loaded, another client claims the store (`claimed`), or the restore is
+ * abandoned, if that happens in time. Returns the restore's code. */
 static int interrupt(struct stock *stock, char *path,
                      const struct coxi_snapshot_file *file, bool claimed)
 {
@@ -402,8 +403,8 @@ TEST(restore_ends_where_another_client_claims_the_ps_or_it_is_abandoned)
 
 /* ---- creating */
 
-/* As after a connection that broke: the request was done, its answer is lost, and a restore
- * has replaced the applied set since. */
+/* As after a broken connection: the request was done, its answer is lost, and then a
+ * restore has replaced the applied set. */
 TEST(what_is_created_once_more_behind_a_restore_is_there_already)
 {
     struct stock stock;
@@ -440,8 +441,8 @@ TEST(what_is_created_once_more_behind_a_restore_is_there_already)
     stock_close(&again);
 }
 
-/* A snapshot was cut when it had been made here and not everywhere: what is restored knows of
- * the operation alone. */
+/* The snapshot was cut when the variable existed on this ps, but not on all: the
+ * restored applied set has the operation, but the store lacks the variable. */
 TEST(what_a_restored_applied_set_has_without_its_variable_is_created)
 {
     struct stock stock;
@@ -459,7 +460,7 @@ TEST(what_a_restored_applied_set_has_without_its_variable_is_created)
     stock_close(&again);
 }
 
-/* Whatever comes later under a number that a restore may have used to create. */
+/* A later closure may have the number that a restore has used for its creations. */
 TEST(what_is_created_for_a_restore_is_no_operation)
 {
     struct stock stock;

@@ -1,4 +1,4 @@
-/* A store remembers whom it has served. */
+/* A store remembers which clients it has served. */
 #include "ps/served.h"
 
 #include "tests/ps/stock.h"

@@ -1,4 +1,4 @@
-/* A ps on a real address, and what it answers whom. */
+/* The answers of a ps at a real address to its peers. */
 #include "ps/service.h"
 
 #include <stdio.h>
@@ -100,7 +100,7 @@ TEST(ps_serves_a_run_over_tcp)
     serve_a_run("tcp://127.0.0.1:0");
 }
 
-/* What a peer may ask that makes no sense, as an update and as a pull alike. */
+/* Requests that make no sense, as an update and as a pull. */
 static const struct {
     struct coxi_update update;
     size_t n_payload; /* of 8 bytes each: 0, 1, 2 ... */
@@ -111,7 +111,8 @@ static const struct {
     {{0, COXI_OP_ADD, 3, 2}, 1, COX_EINVAL, "rows 3+2 of variable 'v'"},
     {{0, COXI_OP_ADD, 0, UINT64_MAX}, 1, COX_EINVAL, "'v'"},
     {{0, COXI_OP_ADD, COXI_ROWS_LISTED, 2}, 1, COX_EINVAL, "missing"},
-    {{0, COXI_OP_ADD, COXI_ROWS_LISTED, 5}, 8, COX_EINVAL, "listed"}, /* 4 is no row */
+    /* there is no row 4 */
+    {{0, COXI_OP_ADD, COXI_ROWS_LISTED, 5}, 8, COX_EINVAL, "listed"},
     {{0, COXI_OP_ADD, 0, 0}, 3, COX_EINVAL, "24 bytes more"},
 };
 
@@ -192,8 +193,8 @@ struct taker {
     int code;
 };
 
-/* Asks again while the ps cannot tell that the first client is gone: BUSY, or AGAIN where it
- * has heard nothing of that client since this one came. */
+/* Claims the ps. It refuses while it cannot know that the first client is gone: BUSY,
+ * or AGAIN if it has heard nothing of that client since this one came. */
 static bool has_taken_over(void *arg)
 {
     struct taker *taker = arg;
@@ -264,7 +265,7 @@ TEST(ps_tells_a_client_that_asks_nothing_of_the_newer_one_that_has_taken_over)
     assert_non_null(strstr(told->status.message, "generation 2"));
     coxi_test_until(is_fenced, old, "what the older client was told");
     caller_close(idle);
-    /* Nor is it let in again. */
+    /* It is not let in again. */
     idle = caller_open(coxi_ps_url(h.ps), &hello);
     caller_expect_refusal(idle, COX_EFENCED, "generation 2");
     caller_close(idle);
@@ -273,7 +274,8 @@ TEST(ps_tells_a_client_that_asks_nothing_of_the_newer_one_that_has_taken_over)
     harbour_close(&h);
 }
 
-/* The client of run 1 goes without a word; another run's uses the ps and lets go of it. */
+/* The client of run 1 vanishes without a release; another run's client uses the ps and
+ * releases it. */
 static uint64_t serve_another(struct harbour *h)
 {
     struct coxi_message release = {.kind = COXI_RELEASE, .release = run2};
@@ -301,10 +303,11 @@ TEST(ps_that_has_served_another_run_is_another_incarnation_for_the_client_before
     assert_code(0, harbour_claim(first, &run1));
     uint64_t now = coxi_psc_incarnation(first);
     assert_true(now != before);
-    /* Its workers know the one before: lost for the step, no error of the step. */
+    /* Its workers know the previous incarnation: the ps is lost for the step, which is
+     * no error of the step. */
     assert_code(COX_EPSLOST, harbour_pull(first, &run1, before, &found, 1));
     assert_code(COX_ENOENT, harbour_pull(first, &run1, now, &found, 1));
-    /* As it is, it is the same one. */
+    /* A second claim by the same client finds the same incarnation. */
     assert_code(0, harbour_create(first, &run1, 1));
     struct coxi_psc *again = harbour_dial(&h, COXI_ROLE_CLIENT, &run1);
     assert_code(0, harbour_claim(again, &run1));
@@ -343,7 +346,8 @@ TEST(ps_fences_a_worker_of_another_session)
     harbour_close(&h);
 }
 
-/* What changes it, or writes what it holds, and was meant for the process before it. */
+/* Requests that change the ps, or write its content, and are meant for the previous
+ * process. */
 TEST(ps_refuses_what_was_meant_for_another_incarnation)
 {
     struct harbour h;
@@ -387,7 +391,8 @@ TEST(ps_refuses_what_was_meant_for_another_incarnation)
     message =
         (struct coxi_message){.kind = COXI_WATERMARK, .watermark = {run1, 9, other}};
     coxi_psc_tell(client, &message);
-    /* Neither voided nor beyond the watermark, and variable 1 is free. */
+    /* No request had an effect: nothing is voided, the watermark did not move, and
+     * variable 1 does not exist. */
     assert_code(0, harbour_commit(client, &run1, other - 1, 5, ones, 2));
     assert_code(0, harbour_pull(client, &run1, other - 1, found, 2));
     assert_true(found[0] == 1);
@@ -406,7 +411,7 @@ TEST(ps_refuses_what_was_meant_for_another_incarnation)
 static const struct coxi_hello as_client = {.role = COXI_ROLE_CLIENT,
                                             .session = {1, 1, 11}};
 
-/* The ps answers a peer that does everything right. */
+/* Asserts that the ps still answers a correct peer. */
 static void assert_alive(struct harbour *h)
 {
     struct caller *caller = caller_join(coxi_ps_url(h->ps), &as_client);

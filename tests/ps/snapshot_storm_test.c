@@ -28,14 +28,15 @@ struct storm {
     struct stock stock;
     uint32_t dense;
     uint32_t counts; /* a table: adds */
-    uint32_t going;  /* a table whose rows go again: gradients */
+    uint32_t going;  /* a table whose rows are evicted: takes gradients */
     atomic_bool stop;
     atomic_uint_least64_t closure;
     atomic_uint n_committed;
     atomic_uint n_failed;
 };
 
-/* What a closure does: 1 is added to so many rows from that one on, and to those keys. */
+/* What a closure does: it adds 1 to RANGE rows from *ret_begin on, and to these
+ * keys. */
 static void keys_of(uint64_t closure, uint64_t keys[PUSH], uint64_t *ret_begin)
 {
     uint64_t rng = closure;
@@ -99,7 +100,7 @@ static void open_storm(struct storm *storm)
 
 /* ---- against the applied set */
 
-/* What there has to be after the closures of an applied set. */
+/* The expected values after the closures of an applied set. */
 struct expected {
     float dense[WIDTH];
     float counts[KEYS];
@@ -154,7 +155,8 @@ static void assert_counts(const struct coxi_st_file *file,
     }
 }
 
-/* Which rows went depends on who came first: what a row says of itself must agree. */
+/* Which rows were evicted depends on the order of threads; but the values of a row must
+ * agree with each other. */
 static void assert_going(const struct coxi_st_file *file)
 {
     static bool seen[KEYS];
@@ -201,7 +203,7 @@ static bool has_gone_on(void *arg)
     return more || atomic_load(&storm->n_failed) > 0;
 }
 
-/* Pulls what nobody may see torn: the columns of a row are always equal. */
+/* Pulls rows, and asserts that none is torn: the columns of a row are always equal. */
 static void *pull_all(void *arg)
 {
     struct storm *storm = arg;
@@ -277,7 +279,8 @@ static bool is_begun(void *arg)
     return access(((const struct attempt *)arg)->request.path, F_OK) == 0;
 }
 
-/* Claims the ps while it writes a snapshot, if it comes in time; what became of that. */
+/* Claims the ps while it writes a snapshot, if that happens in time; returns the
+ * snapshot's code. */
 static int interrupt(struct stock *s)
 {
     enum { LARGE = 8 << 20 };
@@ -305,7 +308,7 @@ TEST(snapshot_ends_where_another_client_claims_the_ps)
     int ended = 0;
     for (int i = 0; i < TRIES && ended == 0; i++) {
         ended = interrupt(&s);
-        /* The new client's own work goes on as if nothing had been. */
+        /* The new client works as if nothing had happened. */
         s.n_variables = 0;
         uint32_t v = stock_dense(&s, "v", COX_I64, 1);
         assert_code(0, stock_count(&s, v, 50, NULL));

@@ -9,8 +9,8 @@
 #include "tests/ps/stock.h"
 #include "tests/test.h"
 
-/* Takes a snapshot and opens it. `ret_done` (may be NULL): its list is to be ended.
- */
+/* Takes a snapshot and opens it. `ret_done` may be NULL; otherwise the caller frees its
+ * list. */
 static struct coxi_st_file *snapshot(struct stock *s, uint64_t number,
                                      struct coxi_snapshot_file *ret_done)
 {
@@ -363,7 +363,7 @@ TEST(snapshot_asked_for_again_is_answered_again_and_not_written_twice)
     coxi_applied_list_fini(&first.applied);
     coxi_applied_list_fini(&again.applied);
 
-    /* A late one of before is not written any more. */
+    /* A late request for an earlier snapshot writes nothing. */
     request = (struct coxi_snapshot){
         .session = s.session, .number = 3, .path = coxi_test_path("3.st")};
     assert_code(COX_EEXIST, coxi_store_snapshot(s.store, &request, &again));

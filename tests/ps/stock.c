@@ -130,7 +130,7 @@ int64_t stock_number(struct stock *stock, uint32_t variable)
 int stock_count(struct stock *stock, uint32_t variable, uint64_t closure,
                 bool *ret_duplicate)
 {
-    /* For threads, too: it asserts nothing. */
+    /* Asserts nothing, because other threads call it, too. */
     const int64_t one = 1;
     const struct coxi_update update = {variable, COXI_OP_ADD, 0, 1};
     struct coxi_commit commit = {.session = stock->session,

@@ -1,4 +1,4 @@
-/* The store: commits that memory_max has no room for, pulls, and what it counts. */
+/* The store: commits beyond memory_max, pulls, and counters. */
 #include "ps/store.h"
 
 #include <string.h>
@@ -34,7 +34,7 @@ TEST(store_makes_no_variable_that_memory_max_has_no_room_for)
     create.closure = 51;
     create.variable.shape[0] = shard.count = (1 << 20) - 1;
     assert_code(0, coxi_store_create(s.store, &create));
-    /* What a run had goes with it. */
+    /* A run's variables are freed with it. */
     assert_code(0, coxi_store_release(s.store, &s.session));
     assert_code(0, coxi_store_claim(s.store, &s.session, false));
     create.variable.id = 0;
@@ -76,7 +76,7 @@ TEST(store_applies_nothing_of_a_commit_that_memory_max_has_no_room_for)
     stock_close(&s);
 }
 
-/* Rows that stayed pinned would never go. */
+/* If rows stayed pinned, they would never be evicted. */
 TEST(store_lets_go_of_the_rows_of_a_commit_that_fails)
 {
     struct stock s;
@@ -96,7 +96,8 @@ TEST(store_lets_go_of_the_rows_of_a_commit_that_fails)
         assert_code(i == 1 ? COX_ENOENT : 0, stock_commit(&s, &commit, NULL));
     }
     assert_int_equal(1, stock_counts(&s).rows);
-    const float expected[] = {0, -1}; /* the row of key 1 went, not that of key 2 */
+    /* the row of key 1 was evicted, not that of key 2 */
+    const float expected[] = {0, -1};
     struct coxi_pull_item item = {t, 0, 2, 0};
     struct coxi_pull pull = {s.session, STOCK_INCARNATION, &item, 1, false};
     struct coxi_buffer found = {0};
@@ -134,7 +135,7 @@ TEST(store_refuses_a_pull_of_what_is_not_there)
     assert_code(COX_EINVAL, pull_one(&s, t, 0, 4, 24));
     assert_error_names("'t'");
     assert_code(COX_EINVAL, pull_one(&s, t, 0, UINT64_MAX / 8, 32));
-    assert_code(COX_EINVAL, pull_one(&s, t, 0, 3, 32)); /* a key too many */
+    assert_code(COX_EINVAL, pull_one(&s, t, 0, 3, 32)); /* one key too many */
     assert_code(0, pull_one(&s, v, 4, 0, 0));
     assert_code(0, pull_one(&s, t, 0, 4, 32));
     stock_close(&s);

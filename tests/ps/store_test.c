@@ -1,4 +1,4 @@
-/* The store: whose it is, and commits that count once and as a whole. */
+/* The store: claims, and commits that count once and as a whole. */
 #include "ps/store.h"
 
 #include <string.h>
@@ -138,7 +138,8 @@ TEST(store_creates_once_for_a_closure_that_comes_twice)
     assert_int_equal(1, stock_number(&s, 0));
     create.closure = 3;
     assert_code(0,
-                coxi_store_create(s.store, &create)); /* it is there, whoever made it */
+                /* it exists already, made by another closure */
+                coxi_store_create(s.store, &create));
     assert_int_equal(1, stock_number(&s, 0));
     create.variable.dtype = COX_F64;
     assert_code(COX_EEXIST, coxi_store_create(s.store, &create));
@@ -146,7 +147,7 @@ TEST(store_creates_once_for_a_closure_that_comes_twice)
     create.variable.dtype = COX_I64;
     create.variable.name = "w";
     assert_code(COX_EEXIST, coxi_store_create(s.store, &create));
-    create.variable.id = 1; /* what failed under closure 3 may be tried again */
+    create.variable.id = 1; /* a creation that failed may be repeated under closure 3 */
     assert_code(0, coxi_store_create(s.store, &create));
     assert_int_equal(0, stock_number(&s, 1));
     assert_int_equal(1, stock_number(&s, 0));
@@ -170,7 +171,8 @@ TEST(store_takes_a_later_id_for_a_name_as_the_end_of_a_creation_that_failed)
                                  STOCK_INCARNATION};
     assert_code(0, coxi_store_create(s.store, &create));
     create.closure = 2;
-    create.variable.id = 0; /* an older one that comes late */
+    /* a lower id for 'v': a late request of an earlier creation */
+    create.variable.id = 0;
     assert_code(COX_EEXIST, coxi_store_create(s.store, &create));
     assert_error_names("'v'");
     create.closure = 3;
@@ -180,7 +182,8 @@ TEST(store_takes_a_later_id_for_a_name_as_the_end_of_a_creation_that_failed)
     create.closure = 4;
     create.variable.id = 1;
     create.variable.name = "w";
-    assert_code(0, coxi_store_create(s.store, &create)); /* there is nothing left */
+    /* id 1 is free again */
+    assert_code(0, coxi_store_create(s.store, &create));
     stock_close(&s);
 }
 
@@ -449,7 +452,7 @@ TEST(store_applies_nothing_of_a_commit_with_one_bad_update)
         assert_int_equal(0, stock_number(&s, good));
     }
     assert_int_equal(0, stock_counts(&s).commits);
-    /* Under the same closure the right commit is still to come. */
+    /* A correct commit of the same closure still counts. */
     assert_code(0, stock_count(&s, good, 50, &duplicate));
     assert_false(duplicate);
     assert_int_equal(1, stock_number(&s, good));

@@ -47,7 +47,7 @@ static void update(struct coxi_table *table, const uint64_t *keys, size_t n,
     coxi_table_update(table, &change);
 }
 
-/* Finds or makes rows, no more. */
+/* Only finds or makes rows. */
 static void resolve(struct coxi_table *table, const uint64_t *keys, size_t n,
                     struct coxi_row **ret)
 {
@@ -73,7 +73,7 @@ static uint64_t resident_bytes(void)
     return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* As a snapshot reads it. */
+/* Reads it like a snapshot. */
 static void read_nothing(struct coxi_table *table)
 {
     struct coxi_table_cut *cut;
@@ -98,7 +98,8 @@ TEST(table_without_rows_takes_a_few_kilobytes)
         tables[i] = new_table(&v);
         read_nothing(tables[i]);
     }
-    /* 64 KiB of buckets each would be there; a sanitizer's own memory is counted, too. */
+    /* Less than 64 KiB of buckets each, which a table with rows has. The count includes
+     * a sanitizer's own memory. */
     assert_true(resident_bytes() - before < TABLES * UINT64_C(24) * 1024);
     for (int i = 0; i < TABLES; i++) {
         coxi_table_free(tables[i]);

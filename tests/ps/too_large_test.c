@@ -1,4 +1,5 @@
-/* Answers that no message holds: the ps says so, and whoever asked does not wait for ever. */
+/* Answers that are too large for a message: the ps refuses the request, so the peer
+ * does not wait for ever. */
 #include <stdio.h>
 
 #include "common/layout.h"
@@ -7,16 +8,16 @@
 
 enum {
     PS = 1000,       /* that a closure touches */
-    CLOSURES = 4300, /* so many with PS each are more than a message holds */
-    VARIABLES = 720, /* and so many with COXI_PS_MAX shards each */
+    CLOSURES = 4300, /* this many with PS ps each do not fit in a message */
+    VARIABLES = 720, /* nor do this many with COXI_PS_MAX shards each */
 };
 
 static const struct coxi_session run1 = {.run = 1, .generation = 1, .token = 11};
 
 static uint32_t touched[PS + 1];
 
-/* The closure has touched the first PS ps, or the PS from the second on: two closures that
- * follow each other are not alike. */
+/* Commits a closure that has touched PS ps, by turns from the first or the second on:
+ * so no two closures in a row are alike. */
 static int commit(struct coxi_psc *psc, uint64_t closure)
 {
     struct coxi_psc_request request = {0};
@@ -57,13 +58,13 @@ TEST(ps_fails_a_snapshot_with_more_applied_than_a_message_holds)
     }
     assert_code(COX_ELIMIT, snapshot(client, 1));
     assert_error_names("4300 intervals");
-    assert_code(COX_ELIMIT, snapshot(client, 1)); /* and says the same again */
-    /* When the watermark has moved on it has less to say. */
+    assert_code(COX_ELIMIT, snapshot(client, 1)); /* and again when it is repeated */
+    /* When the watermark has moved on, the answer is shorter. */
     struct coxi_message message = {.kind = COXI_WATERMARK};
     message.watermark =
         (struct coxi_watermark){run1, CLOSURES - 1, coxi_psc_incarnation(client)};
     coxi_psc_tell(client, &message);
-    assert_code(0, commit(client, CLOSURES)); /* behind it on the connection */
+    assert_code(0, commit(client, CLOSURES)); /* comes after it on the connection */
     assert_code(0, snapshot(client, 2));
     coxi_psc_close(client);
     harbour_close(&h);

@@ -1,4 +1,4 @@
-/* An attempt: what it commits where, and what it reports. */
+/* An attempt: its commits and its report. */
 #include <string.h>
 
 #include "tests/test.h"
@@ -71,7 +71,7 @@ TEST(attempt_that_fails_after_pushing_leaves_no_trace)
     assert_string_equal("line 7 is odd", done.result);
     assert_int_equal(0, done.head.touched_n);
     assert_int_equal(0, rig_read(&rig, counter));
-    /* Nothing of it is left in what the next attempt sends. */
+    /* The next attempt sends nothing of it. */
     rig_push_add(&rig, 2, 1, "counter", 10);
     (void)rig_expect(&rig, 2, 0);
     assert_int_equal(10, rig_read(&rig, counter));
@@ -213,7 +213,8 @@ TEST(attempt_that_fails_after_a_ps_was_lost_to_it_has_lost_a_ps)
     rig.incarnations[1]++;
     assert_code(0, rig_layout(&rig));
     (void)pull_blindly(&rig, 1, 5, COX_EPSLOST);
-    (void)pull_blindly(&rig, 2, 0, 0); /* and one that copes with it has not failed */
+    /* a step that ignores the loss and returns 0 has not failed */
+    (void)pull_blindly(&rig, 2, 0, 0);
     rig_close(&rig);
 }
 
@@ -231,7 +232,8 @@ TEST(attempt_of_an_older_client_is_fenced)
     (void)rig_expect(&rig, 1, COX_EFENCED);
     const struct cox_value arg = COX_VECTOR("variable", COX_U8, 8, "counter");
     rig_push(&rig, 2, 1, "pull", &arg, 1);
-    (void)rig_expect(&rig, 2, COX_EFENCED); /* the worker's error, not the step's */
+    /* reported as the worker's error, not as the step's */
+    (void)rig_expect(&rig, 2, COX_EFENCED);
     rig_close(&rig);
 }
 

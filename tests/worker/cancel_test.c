@@ -1,4 +1,4 @@
-/* Attempts that are wanted back, or run for too long: what becomes of them. */
+/* Attempts that are recalled, or run for too long. */
 #include <stdio.h>
 #include <string.h>
 
@@ -24,8 +24,8 @@ static void recall_one(struct rig *rig, uint64_t closure, uint32_t attempt,
     recall(rig, &head, 1, running);
 }
 
-/* A step that passes the gate at `path` and, at its end, adds 1 to `counter`: it runs
- * when this returns. What to release. */
+/* Starts a step that waits at the gate `path` and adds 1 to `counter` at its end. The
+ * step runs when this returns. Returns the descriptor to release. */
 static int start(struct rig *rig, uint64_t closure, const char *step, const char *path,
                  uint32_t timeout_ms)
 {
@@ -88,7 +88,7 @@ TEST(recall_may_take_all_that_a_dispatch_has_left)
     int gate = start(&rig, 1, "wait_at", gate_make("gate"), 0);
     push_five(&rig);
     recall(&rig, heads, 5, false);
-    rig_push_add(&rig, 7, 1, "counter", 5); /* goes behind nothing */
+    rig_push_add(&rig, 7, 1, "counter", 5); /* no closure is queued before it */
     gate_release(gate);
     for (uint64_t closure = 2; closure <= 6; closure++) {
         (void)rig_expect(&rig, closure, COX_ECANCELLED);
@@ -158,7 +158,7 @@ TEST(a_step_that_looks_returns_and_nothing_of_it_is_applied)
                         done.result);
     gate_release(gate);
     assert_int_equal(0, rig_read(&rig, counter));
-    rig_push_add(&rig, 1, 2, "counter", 5); /* the slot is as good as new */
+    rig_push_add(&rig, 1, 2, "counter", 5); /* the slot can be used again */
     (void)rig_expect(&rig, 1, 0);
     assert_int_equal(5, rig_read(&rig, counter));
     rig_close(&rig);

@@ -1,4 +1,4 @@
-/* What a worker keeps of variables that it pulls: never older than it says. */
+/* A worker's copies of pulled variables are never older than their version says. */
 #include "worker/copies.h"
 
 #include <string.h>
@@ -64,7 +64,8 @@ TEST(copy_of_another_incarnation_counts_for_nothing)
     assert_int_equal(1, coxi_copy_version(copy, 0, 71));
     assert_false(coxi_copy_read(copy, 0, 71, found));
     assert_int_equal(7, found[0]);
-    coxi_copy_write(copy, 0, 71, 2, newer); /* its versions begin anew */
+    /* the versions of a new incarnation begin anew */
+    coxi_copy_write(copy, 0, 71, 2, newer);
     assert_int_equal(2, coxi_copy_version(copy, 0, 71));
     assert_read(copy, 0, 71, 2);
     coxi_copies_fini(&copies);

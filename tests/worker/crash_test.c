@@ -1,4 +1,5 @@
-/* A step takes its process down: who hears of it from the next one, and who does not. */
+/* A step crashes its process: the next process reports it to the same client, and to no
+ * other. */
 #include <signal.h>
 #include <stdio.h>
 
@@ -96,7 +97,8 @@ TEST(all_steps_that_ran_are_reported_where_nobody_knows_which_it_was)
     const struct coxi_crashed *crashed = &caller_expect(caller, COXI_CRASHED)->crashed;
     assert_int_equal(2, crashed->n_closures);
     size_t first =
-        crashed->closures[0].closure == 1 ? 0 : 1; /* any slot may have any */
+        /* the slots may run them in any order */
+        crashed->closures[0].closure == 1 ? 0 : 1;
     worker_assert_crashed(&crashed->closures[first], 1, 1, COXI_CAUSE_EXIT);
     worker_assert_crashed(&crashed->closures[1 - first], 2, 4, COXI_CAUSE_EXIT);
     caller_close(caller);
@@ -104,7 +106,7 @@ TEST(all_steps_that_ran_are_reported_where_nobody_knows_which_it_was)
     worker_close(&w);
 }
 
-/* What runs beside it is not. */
+/* A step that runs beside the crashed one is not reported. */
 static void crash_beside(const char *step, int cause)
 {
     struct worker w;
@@ -197,7 +199,8 @@ TEST(a_client_hears_that_nothing_ran_in_a_process_that_died)
     worker_close(&w);
 }
 
-/* Another run, another generation, another client that calls itself the same. */
+/* A client of another run, of another generation, or with the same numbers but another
+ * token. */
 static void other_client(const struct coxi_session *other)
 {
     struct worker w;
@@ -209,7 +212,8 @@ static void other_client(const struct coxi_session *other)
     worker_send_module(caller); /* its answer is the next message */
     caller_close(caller);
     if (other->generation <= worker_client.generation) {
-        worker_expect_no_report(&w); /* what was not for the other one is dropped */
+        /* the report was not for the other client, and is dropped */
+        worker_expect_no_report(&w);
     }
     worker_close(&w);
 }

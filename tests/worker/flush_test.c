@@ -1,5 +1,5 @@
-/* Flushes: what a step sees after one, what is committed as which segment, and what the
- * client hears. */
+/* Flushes: what a step sees after one, which updates are in which segment, and the
+ * reports to the client. */
 #include <string.h>
 
 #include "tests/steps/follow.h"
@@ -172,7 +172,7 @@ TEST(step_whose_flush_has_failed_cannot_succeed_any_more)
     struct rig_done done =
         FOLLOW(&rig, 1, 1, COX_EPSLOST, 0, 1, FOLLOW_FLUSH_BLINDLY, 2);
     assert_non_null(strstr(done.result, "ps 1"));
-    assert_int_equal(2, done.head.touched_n); /* the other one may have it */
+    assert_int_equal(2, done.head.touched_n); /* ps 0 may have it */
     assert_counters(&rig, counters, 1, 0, 0);
     done = FOLLOW(&rig, 2, 1, COX_EPSLOST, 1, FOLLOW_FLUSH_BLINDLY, 2,
                   FOLLOW_FLUSH_BLINDLY, FOLLOW_FAIL);
@@ -190,8 +190,9 @@ TEST(attempt_that_flushes_elsewhere_than_the_one_before_has_diverged)
     struct rig_done done = FOLLOW(&rig, 1, 2, COX_EDIVERGED, 0, 1, FOLLOW_FLUSH, 2);
     assert_int_equal(COX_EDIVERGED, done.head.step_code);
     (void)FOLLOW(&rig, 2, 1, 0, 0, FOLLOW_FLUSH, 0);
-    (void)FOLLOW(&rig, 2, 2, COX_EDIVERGED, 0, 0); /* its only one is not the first */
-    /* Ps 1 alone could not tell: of closure 1 it had another segment only. */
+    /* its only segment differs from the first attempt's first one */
+    (void)FOLLOW(&rig, 2, 2, COX_EDIVERGED, 0, 0);
+    /* Ps 1 alone could not know: it had only another segment of closure 1. */
     assert_counters(&rig, counters, 3, 2, 0);
     rig_close(&rig);
 }
@@ -246,7 +247,7 @@ static void flush_many(uint32_t n_slots, uint32_t commit_window)
     for (int64_t id = 1; id <= N; id++) {
         const int64_t script[] = {id % 3, FOLLOW_FLUSH, (id + 1) % 3,
                                   id % 3, FOLLOW_FLUSH, (id / 3) % 3};
-        size_t n = id % 5 == 0 ? 2 : 6; /* one in five flushes and is at its end */
+        size_t n = id % 5 == 0 ? 2 : 6; /* one in five flushes and then ends */
         push(&rig, (uint64_t)id, 1, script, n);
         for (size_t i = 0; i < n; i++) {
             if (script[i] >= 0) {

@@ -1,5 +1,5 @@
-/* Steps that do not return when they are cancelled: what becomes of their process, and
- * who is told what. */
+/* Steps that do not return when they are cancelled: their process ends, and the client
+ * gets a report. */
 #include <signal.h>
 #include <stdio.h>
 
@@ -42,7 +42,8 @@ TEST(a_cancelled_step_that_does_not_return_is_ended_with_its_process)
     program_assert_printed(&w.program, "event=step_not_returned closure=1 attempt=1 "
                                        "function=wait_at after=cancel");
     program_assert_printed(&w.program, "event=step_process_died signal=9");
-    worker_expect_no_report(&w); /* the client knows; and 2 has done nothing wrong */
+    /* the client has cancelled 1 itself, and 2 is not to blame */
+    worker_expect_no_report(&w);
     worker_close(&w);
 }
 
@@ -88,7 +89,7 @@ TEST(a_step_that_overruns_and_does_not_return_is_reported_alone)
     gates[0] = start(caller, 1, "wait_at", gate_make("gate-1"), 0, GRACE_MS);
     gates[1] = start(caller, 2, "wait_at", gate_make("gate-2"), 30, GRACE_MS);
     const struct coxi_crashed *early = &caller_expect(caller, COXI_CRASHED)->crashed;
-    assert_int_equal(1, early->n_closures); /* before its process ends */
+    assert_int_equal(1, early->n_closures); /* reported before its process ends */
     assert_int_equal(2, early->closures[0].closure);
     assert_int_equal(1, early->closures[0].attempt);
     assert_int_equal(COXI_CAUSE_OVERRUN, early->closures[0].cause);
@@ -182,7 +183,8 @@ TEST(a_step_of_a_client_that_is_gone_sees_that_it_is_cancelled)
     struct caller *caller = worker_join_ready(&w);
     int gate = start(caller, 1, "wait_cancelled", gate_make("gate"), 0, LONG_MS);
     caller_close(caller);
-    worker_expect_no_report(&w); /* served in the slot that it has left */
+    /* the next client's step runs in the slot that this step has left */
+    worker_expect_no_report(&w);
     gate_release(gate);
     assert_int_equal(0, kill(w.step_process, 0));
     worker_close(&w);

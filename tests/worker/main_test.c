@@ -53,7 +53,7 @@ TEST(worker_program_listens_beyond_loopback_only_when_told_so)
     program_assert_refuses(name, "--listen=tcp://0.0.0.0:0", "--insecure");
 }
 
-/* What the step process complains about ends the supervisor, too. */
+/* An error of the first step process ends the supervisor, too. */
 TEST(worker_program_names_an_address_that_it_cannot_use)
 {
     program_assert_refuses(name, "--listen=ipc:///no/such/directory/worker",
@@ -122,7 +122,7 @@ TEST(worker_program_dials_a_client_given_as_host_and_port)
     assert_int_equal(128 + SIGTERM, program_wait(&program));
 }
 
-/* By the supervisor, which outlives the processes that dial. */
+/* The supervisor chooses the name, because it outlives the processes that dial. */
 TEST(worker_program_that_dials_is_named_after_its_host_and_process)
 {
     char host[65] = "";

@@ -1,4 +1,4 @@
-/* What steps add to metrics, and what these read as. */
+/* Steps add to metrics; the values that these read as. */
 #include "common/metric.h"
 
 #include <math.h>
@@ -16,7 +16,7 @@ static struct coxi_variable metric_of(const char *name, uint32_t kind, uint64_t 
         .name = name, .dtype = COX_F64, .rank = 1, .shape = {n}, .metric = kind};
 }
 
-/* What the ps has, as the client asks for it. */
+/* Reads the metric from the ps, as a client does. */
 static void read_metric(struct rig *rig, uint32_t id, double *ret)
 {
     const struct coxi_variable *v = &rig->variables[id];
@@ -108,7 +108,7 @@ TEST(metric_of_a_step_that_fails_gets_nothing)
     call_number(&call, "result", &result);
     (void)call_run(&rig, 2, "measure", &call, COX_ESTEP);
     call.n--;
-    (void)call_run(&rig, 3, "measure", &call, 0); /* begins at nothing again */
+    (void)call_run(&rig, 3, "measure", &call, 0); /* begins at 0 again */
     read_metric(&rig, id, &found);
     assert_true(found == 4);
     rig_close(&rig);
@@ -202,7 +202,8 @@ TEST(metric_is_never_read_in_two_moments)
     rig_close(&rig);
 }
 
-/* Each step adds to the first and to the last element of the largest metric. */
+/* Each step adds to the first and the last element of the largest metric, which must
+ * agree. */
 TEST(metric_of_most_buckets_is_of_one_moment)
 {
     enum { N = 200, BATCH = 100 };

@@ -208,7 +208,8 @@ static bool is_taken(void *arg)
 void worker_expect_no_report(struct worker *worker)
 {
     coxi_test_until(is_taken, worker, "the client's turn");
-    struct caller *caller = worker_join_ready(worker); /* which asks, and is answered */
+    /* the client joins and runs a step */
+    struct caller *caller = worker_join_ready(worker);
     const struct worker_call call = {.closure = 900, .attempt = 1, .step = "nothing"};
     worker_dispatch(caller, &call);
     worker_expect_done(caller, 900, 0);

@@ -1,4 +1,4 @@
-/* What steps pull: what of it goes over the wire, and when it is there. */
+/* Pulls of steps: the bytes on the wire, and when the values arrive. */
 #include <math.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -136,7 +136,8 @@ TEST(pull_of_a_variable_with_a_wire_type_takes_half_the_bytes)
         struct coxi_variable v =
             i % 2 == 0 ? table_of(names[i], 1) : dense_of(names[i], 4, 1);
         v.wire_dtype = i < 2 ? COX_BF16 : COX_F16;
-        v.nonfinite = COXI_NONFINITE_ALLOW; /* what F16 makes infinite is pulled */
+        /* then values that are infinite in F16 are pulled */
+        v.nonfinite = COXI_NONFINITE_ALLOW;
         (void)rig_create(&rig, &v, 0, i % 2 == 0 ? 0 : 2);
         set(&rig, closure++, v.name, i % 2 == 0 ? keys : NULL, 4, values, 4);
         count_anew();

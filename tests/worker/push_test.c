@@ -1,4 +1,4 @@
-/* What steps push: what of it goes over the wire, and what may not. */
+/* Pushes of steps: the bytes on the wire, and updates that are refused. */
 #include <math.h>
 #include <string.h>
 
@@ -21,7 +21,7 @@ static struct call update(const char *variable, const int64_t *op)
     return call;
 }
 
-/* The first n floats of what a pull of `variable` with `keys` brings. */
+/* Asserts the first n floats of a pull of `variable` with `keys`. */
 static void assert_pulled(struct rig *rig, uint64_t closure, const char *variable,
                           const uint64_t *keys, size_t n_keys, const float *expected,
                           size_t n)
@@ -49,7 +49,7 @@ TEST(push_sends_each_row_once_with_what_its_equals_come_to)
     static const float values[] = {1, 2, 30, 40, 5, 6, 7, 8};
     static const struct {
         const int64_t *op;
-        float rows[4]; /* of 5 and 7 */
+        float rows[4]; /* expected rows 5 and 7 */
     } rounds[] = {
         {&gradient, {-38, -50, -5, -6}}, {&add, {0, 0, 0, 0}},
         {&assign, {7, 8, 5, 6}},         {&least, {1, 2, 5, 6}},
@@ -105,7 +105,7 @@ TEST(push_of_a_slice_sends_that_slice)
 TEST(push_sends_gradients_in_the_wire_type_and_all_else_as_it_is)
 {
     static const uint64_t keys[] = {1, 2, 1};
-    /* 256 + 1 is no BF16, and rounds to 256; alone 1 is one. */
+    /* BF16 has 1, but not 256 + 1, which rounds to 256. */
     static const float values[] = {256, 512, 1};
     static const float gradients[] = {-256, -512};
     struct rig rig;
@@ -127,7 +127,8 @@ TEST(push_sends_gradients_in_the_wire_type_and_all_else_as_it_is)
         call.args[3] = (struct cox_value)COX_VECTOR("values", COX_F32, 3,
                                                     ((const float[]){256, 0, 0}));
         (void)call_run(&rig, 4 + i * 10, "update", &call, 0);
-        /* Pulled it is rounded; that it is not where it is, a difference shows. */
+        /* A pull rounds the value, but the ps does not: the 1 is still there when 256
+         * is subtracted. */
         call.args[3] = (struct cox_value)COX_VECTOR("values", COX_F32, 3,
                                                     ((const float[]){-256, 0, 0}));
         (void)call_run(&rig, 5 + i * 10, "update", &call, 0);
@@ -168,7 +169,7 @@ TEST(push_of_a_gradient_that_is_not_finite_fails_the_closure_and_names_the_row)
     values[5] = NAN;
     assert_refused(&rig, 1, &call, "table 't', key 13");
     values[5] = 0;
-    values[0] = values[6] = 3e38F; /* finite, but not their sum */
+    values[0] = values[6] = 3e38F; /* both are finite, but their sum is not */
     assert_refused(&rig, 2, &call, "table 't', key 11");
     static const uint64_t rows[] = {8, 0};
     static float some[18] = {0, 0, 0, -INFINITY};
@@ -181,7 +182,8 @@ TEST(push_of_a_gradient_that_is_not_finite_fails_the_closure_and_names_the_row)
     call = update("d", &gradient);
     call_vector(&call, "values", COX_F32, 18, some);
     assert_refused(&rig, 4, &call, "variable 'd', row 7");
-    /* Whatever the step makes of it, and for updates that are no gradients not at all. */
+    /* The closure fails even if the step ignores the error. Updates that are no
+     * gradients are not checked. */
     (void)call_run(&rig, 5, "update_blindly", &call, COX_ENONFINITE);
     call.args[1] = (struct cox_value)COX_SCALAR("op", COX_I64, &add);
     (void)call_run(&rig, 6, "update", &call, 0);
@@ -254,7 +256,7 @@ TEST(push_of_what_is_not_finite_counts_where_that_is_allowed)
 
 /* ---- loss scale */
 
-/* One of 1024, which doubles after so many steps. */
+/* A loss scale of 1024, which doubles after `growth_interval` good steps. */
 static struct coxi_variable scale_of(float growth_interval)
 {
     return (struct coxi_variable){
@@ -309,7 +311,8 @@ static uint32_t open_scaled(struct rig *rig, uint32_t n_ps, float rate)
 static const int64_t first = 1;
 static const int64_t last = 2;
 
-/* `variable` gets the gradients of its three rows, and the scale hears `overflowed`. */
+/* The arguments of a step that pushes gradients of three rows, and tells the scale
+ * `overflowed`. */
 static struct call scaled(const char *variable, const uint64_t *rows,
                           const float *values, const int64_t *tells,
                           const int64_t *overflowed)
@@ -330,8 +333,8 @@ static void assert_scale(struct rig *rig, uint64_t closure, float expected)
     assert_pulled(rig, closure, "scale", NULL, 0, &expected, 1);
 }
 
-/* 2^-26 is 0 in an F16, and 1024 times as much is not. (The rate makes it visible to a pull, which
- * is narrow, too.) */
+/* 2^-26 is 0 in F16, but 1024 times that is not. (The rate makes the change large
+ * enough for a pull, which is narrow, too.) */
 TEST(push_of_scaled_gradients_is_unscaled_behind_the_wire)
 {
     static const uint64_t rows[] = {0, 1, 2};
@@ -349,8 +352,8 @@ TEST(push_of_scaled_gradients_is_unscaled_behind_the_wire)
     rig_close(&rig);
 }
 
-/* Told before, told after, or seen by the worker where the wire type overflows: no value and no
- * momentum moves, the counter does. */
+/* The step reports the overflow before or after its pushes, or the worker finds it in
+ * the wire type: values and momenta do not change, but the counter does. */
 TEST(push_of_a_step_that_overflowed_is_skipped_as_a_whole)
 {
     static const uint64_t rows[] = {0, 1, 2};
@@ -373,7 +376,8 @@ TEST(push_of_a_step_that_overflowed_is_skipped_as_a_whole)
         assert_int_equal(1, rig_read(&rig, counter));
         call = scaled(name, keys, (const float[]){512, 1024, -512}, &first, &no);
         done = call_run(&rig, 3, "scaled", &call, 0);
-        assert_int_equal(touched, done.head.touched_n); /* as many as a good step */
+        /* a bad step touches as many ps as a good one */
+        assert_int_equal(touched, done.head.touched_n);
         assert_pulled(&rig, 4, name, rows, 3, once, 3);
         call = scaled(name, keys, good, &last, &yes);
         (void)call_run(&rig, 5, "scaled", &call, 0);

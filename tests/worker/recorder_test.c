@@ -1,4 +1,4 @@
-/* The record of what runs: what it tells of a process that has died, whenever it did. */
+/* The record of running steps is right about a process that has died, at any moment. */
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -65,7 +65,7 @@ TEST(recorder_tells_of_a_process_that_ended_itself_only_what_it_blamed)
     assert_int_equal(COXI_CAUSE_OVERRUN, crashed[0].cause);
     assert_int_equal(13, crashed[1].closure);
     assert_int_equal(COXI_CAUSE_MEMORY, crashed[1].cause);
-    begin(recorder, 1, 21); /* in the next process nothing is left of it */
+    begin(recorder, 1, 21); /* the next process finds nothing of it */
     begin(recorder, 2, 22);
     assert_int_equal(2, coxi_recorder_collect(recorder, SIGSEGV, &crashed));
     assert_int_equal(SIGSEGV, crashed[0].cause);
@@ -145,7 +145,7 @@ TEST(recorder_drops_the_crashes_for_which_it_has_no_room)
     recorder_close(recorder, fd);
 }
 
-/* The supervisor would be killed by its own mapping. */
+/* If the memory shrank, the supervisor's access to its mapping would kill it. */
 TEST(recorder_cannot_be_shrunk_by_a_step)
 {
     int fd;
@@ -154,7 +154,7 @@ TEST(recorder_cannot_be_shrunk_by_a_step)
     recorder_close(recorder, fd);
 }
 
-/* Runs one closure after the other, all of whose numbers are the same. */
+/* Notes one closure after the other; all numbers of a closure are equal. */
 static void run_until_killed(struct coxi_recorder *recorder, int ready)
 {
     struct coxi_recorder_slot *slot = coxi_recorder_slot(recorder, 0);

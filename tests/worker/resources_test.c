@@ -1,4 +1,5 @@
-/* The resources of a run on a worker: what is made when, and what is released when. */
+/* The resources of a run on a worker: when they are made, and when they are
+ * released. */
 #include "worker/resources.h"
 
 #include <stdio.h>
@@ -31,7 +32,7 @@ static bool add(struct coxi_resources *resources, uint32_t id, const char *name)
     return add_at(resources, id, name, 1);
 }
 
-/* The next one to be made is `id`; it keeps `value`, and ends with `code`. */
+/* Asserts that resource `id` is the next to make; makes it with `value` and `code`. */
 static void make_next(struct coxi_resources *resources, uint32_t id, int *value,
                       int code)
 {
@@ -56,7 +57,7 @@ TEST(resources_are_made_one_at_a_time_in_the_order_in_which_they_came)
     assert_true(coxi_resources_wait(&resources));
     struct coxi_kept *first = coxi_resources_tend(&resources);
     assert_int_equal(1, first->head.attempt);
-    assert_false(coxi_resources_wait(&resources)); /* the next one has to wait */
+    assert_false(coxi_resources_wait(&resources)); /* the next resource has to wait */
     assert_null(coxi_resources_tend(&resources));
     first->value = &released[0];
     first->release = count_release;
@@ -143,7 +144,7 @@ TEST(dropped_resource_goes_with_its_last_user)
     coxi_resources_drop(&resources, 0);
     assert_code(COX_ENOENT, coxi_resources_use(&resources, "a", 1, &kept));
 
-    /* Its name is free again, while it is still there. */
+    /* Its name is free again although it still exists. */
     (void)add(&resources, 2, "a");
     make_next(&resources, 2, &released[1], 0);
     assert_code(0, coxi_resources_use(&resources, "a", 1, &kept));
@@ -155,7 +156,7 @@ TEST(dropped_resource_goes_with_its_last_user)
     assert_int_equal(1, released[0]);
     assert_false(coxi_resources_wait(&resources));
 
-    /* Without a user it is released when a slot comes by, and not before. */
+    /* If no step uses it, the next slot that is free releases it. */
     coxi_resources_drop(&resources, 2);
     assert_int_equal(0, released[1]);
     assert_true(coxi_resources_wait(&resources));
@@ -187,7 +188,9 @@ TEST(closure_finds_the_resource_that_was_there_when_it_was_scheduled)
     coxi_resources_hide(&resources, 1, 8);
     coxi_resources_hide(&resources, 99, 1);
     expect_found(&resources, 1,
-                 &released[0]); /* older than it, and there is no other */
+                 /* the closure is older than the resource, but there is no other
+                  * resource */
+                 &released[0]);
     expect_found(&resources, 7, &released[0]);
     assert_code(COX_ENOENT, coxi_resources_use(&resources, "a", 8, &kept));
     (void)add_at(&resources, 2, "a", 10);
@@ -206,7 +209,8 @@ TEST(closure_finds_the_resource_that_was_there_when_it_was_scheduled)
     assert_int_equal(1, released[1]);
 }
 
-/* As where a client goes on: what it creates is there for closures of the one before. */
+/* As for a resuming client: closures of the previous client find the resources that it
+ * creates. */
 TEST(closure_finds_the_newest_of_several_that_were_there)
 {
     struct coxi_resources resources;
@@ -232,7 +236,7 @@ TEST(resource_that_is_dropped_before_it_is_made_is_not_made)
     (void)add(&resources, 2, "b");
     struct coxi_kept *first = coxi_resources_tend(&resources);
     coxi_resources_drop(&resources, 2);
-    coxi_resources_drop(&resources, 1); /* too late for this one */
+    coxi_resources_drop(&resources, 1); /* this resource is in use already */
     assert_false(coxi_resources_wait(&resources));
     first->value = &released;
     first->release = count_release;
@@ -384,7 +388,7 @@ TEST(resource_of_a_function_that_is_not_there_fails_alone)
     rig_close(&rig);
 }
 
-/* What is recalled are closures; a resource is made for all that come. */
+/* A recall concerns closures; the resource is for later closures, too. */
 TEST(making_is_not_recalled_with_the_closures)
 {
     struct rig rig;
@@ -429,7 +433,7 @@ TEST(slots_that_stop_cancel_the_making_and_make_nothing_more)
     want(&rig, 3, "make", "");
     expect_made(&rig, 1, COX_ECANCELLED);
     gate_release(gate);
-    rig_close(&rig); /* ends, and nothing more is made */
+    rig_close(&rig); /* closing ends, and no further resource is made */
 }
 
 TEST(slots_that_stop_let_go_of_a_run_that_waits_for_them)
@@ -444,7 +448,7 @@ TEST(slots_that_stop_let_go_of_a_run_that_waits_for_them)
     assert_false(coxi_slots_stop(rig.slots));
     gate_release(gate);
     (void)rig_expect(&rig, 1, 0);
-    rig_close(&rig); /* ends: nothing holds the run */
+    rig_close(&rig); /* closing ends, so nothing holds the run */
 }
 
 TEST(making_is_cancelled_when_the_run_ends_and_nothing_more_is_made)

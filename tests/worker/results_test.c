@@ -44,7 +44,7 @@ TEST(results_are_found_by_closure_until_they_are_dropped)
     coxi_results_drop(&results, 2 * COXI_RESULTS_BUCKETS, 1);
     coxi_results_drop(&results, 2 * COXI_RESULTS_BUCKETS, 1);
     assert_null(coxi_results_get(&results, 2 * COXI_RESULTS_BUCKETS));
-    assert_string_equal("two", (const char *)used->values.data); /* it is in use */
+    assert_string_equal("two", (const char *)used->values.data); /* a step uses it */
     coxi_held_unref(used);
     assert_kept(&results, 1 * COXI_RESULTS_BUCKETS, "other");
     assert_kept(&results, 3 * COXI_RESULTS_BUCKETS, "other");
@@ -85,7 +85,7 @@ TEST(results_take_no_more_memory_than_they_may_and_no_more_than_they_need)
 
 /* ---- steps */
 
-/* Dispatches what is in the batch, as it comes over the wire. */
+/* Dispatches the batch in the form of a message. */
 static int push(struct rig *rig, struct rig_batch *batch, const uint32_t *keep,
                 size_t n_keep, const struct coxi_kept_input *inputs, size_t n_inputs)
 {
@@ -127,7 +127,7 @@ static void add_sum(struct rig *rig, struct rig_batch *batch, uint64_t closure,
     rig_batch_add(rig, batch, closure, 1, "sum", args, 2);
 }
 
-/* Closure 1, whose x is 2 * own, stays. */
+/* Runs closure 1, whose result x = 2 * own is kept. */
 static void keep_one(struct rig *rig, int64_t own)
 {
     static const uint32_t first = 0;
@@ -179,7 +179,7 @@ TEST(step_whose_argument_is_not_kept_or_has_no_place_is_not_run)
     done = rig_expect(&rig, 3, COX_ENOENT);
     assert_non_null(strstr(done.result, "closure 1 returned no 'other'"));
     (void)rig_expect(&rig, 4, COX_EPROTO);
-    assert_int_equal(1, rig_read(&rig, 0)); /* of all that one alone has run */
+    assert_int_equal(1, rig_read(&rig, 0)); /* only one of these closures has run */
     rig_close(&rig);
 }
 

@@ -294,7 +294,7 @@ int rig_batch_push(struct rig *rig, struct rig_batch *batch)
         .n_alone = batch->alone,
         .closures = (const struct coxi_closure_head *)(void *)batch->heads.data,
         .n_closures = batch->heads.len / sizeof(struct coxi_closure_head),
-        .grace_ms = 60000, /* no test is to be ended by it */
+        .grace_ms = 60000, /* longer than any test */
     };
     int r = coxi_slots_push(rig->slots, rig->run, &dispatch, batch->args.data,
                             batch->args.len);

@@ -54,8 +54,8 @@ void rig_close(struct rig *rig);
 /* A connection: the worker's end (for coxi_run_set_data), and the other. */
 struct coxi_link *rig_connect(struct caller **ret);
 
-/* Creates a variable like `variable`, with its rows cut into n_shards shards on as many
- * ps from first_ps on (a table: 0). Returns its id. */
+/* Creates a variable like `variable`, with its rows cut into n_shards shards one on
+ * each ps from first_ps on (a table: 0 shards). Returns its id. */
 uint32_t rig_create(struct rig *rig, const struct coxi_variable *variable,
                     uint32_t first_ps, uint32_t n_shards);
 
@@ -103,7 +103,7 @@ struct rig_done {
 };
 struct rig_done rig_next(struct rig *rig);
 
-/* Asserts that the next one is `closure`, with `code`. */
+/* Asserts that the next closure to end is `closure`, with `code`. */
 struct rig_done rig_expect(struct rig *rig, uint64_t closure, int code);
 
 /* The result `name`; _result: an I64. */

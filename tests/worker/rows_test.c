@@ -1,4 +1,4 @@
-/* Rows, whole, in slices and listed, over any number of ps. */
+/* All rows, slices and lists of rows, over any number of ps. */
 #include "worker/rows.h"
 
 #include <string.h>
@@ -41,7 +41,7 @@ static void assert_spread(const struct coxi_variable *v, uint32_t n_ps,
     for (uint32_t p = 0; p < n_ps; p++) {
         assert_int_equal(counts[p], coxi_spread_count(&spread, p));
     }
-    if (n > 900) { /* the last of them all */
+    if (n > 900) { /* the last call */
         coxi_spread_fini(&spread);
         coxi_buffer_fini(&places);
         spread = (struct coxi_spread){0};

@@ -163,8 +163,8 @@ static void report(struct rig *rig, uint64_t closure, const void *result, size_t
     coxi_run_report(rig->run, &r);
 }
 
-/* What a run is told by its ps sends what is in the outbox, too: its greeting, in the
- * middle of a test that reports by hand. */
+/* Reports ten results by hand. A message from a ps, such as its greeting, also flushes
+ * the outbox, so they may leave in two messages. */
 static void report_ten(struct rig *rig, uint64_t first)
 {
     for (uint64_t id = first; id < first + 10; id++) {
@@ -173,7 +173,7 @@ static void report_ten(struct rig *rig, uint64_t first)
     coxi_run_flush(rig->run);
 }
 
-/* Expects them; true: all were in one message. */
+/* Expects these ten; true if all were in one message. */
 static bool expect_ten(struct rig *rig, uint64_t first)
 {
     bool in_one = true;
@@ -207,7 +207,8 @@ TEST(run_sends_what_is_in_the_outbox_in_one_message)
     rig_close(&rig);
 }
 
-/* However the greeting cuts them: less than a full one stays. */
+/* A ps's greeting may flush the outbox in between; less than a full outbox stays in any
+ * case. */
 TEST(run_sends_a_full_outbox_on_its_own)
 {
     struct rig rig;
@@ -279,7 +280,7 @@ TEST(run_ends_its_control_connection_with_the_data_connection_that_it_uses)
     struct caller *data;
     rig_open(&rig, 1, 1, 16);
     struct coxi_link *link = rig_connect(&data);
-    coxi_run_drop_data(rig.run, link); /* not its own: nothing */
+    coxi_run_drop_data(rig.run, link); /* not the run's link: does nothing */
     assert_code(0, coxi_run_set_data(rig.run, link, 1));
     coxi_run_drop_data(rig.run, NULL);
     report(&rig, 1, "short", 5);
@@ -299,7 +300,7 @@ TEST(run_reports_nothing_once_its_client_is_gone)
     coxi_run_close(rig.run);
     report(&rig, 1, NULL, 0);
     coxi_run_flush(rig.run);
-    /* What is sent now would come behind it. */
+    /* A message that is sent now would come after it. */
     struct coxi_message marker = {.request = 5, .kind = COXI_COUNT};
     assert_code(0, coxi_message_send(rig.run->control, &marker, NULL, false));
     assert_int_equal(5, caller_expect(rig.caller, COXI_COUNT)->request);
@@ -347,7 +348,7 @@ TEST(run_that_is_closed_wakes_a_step_that_waits_for_a_ps)
     rig.ps[0] = NULL;
     push_pull(&rig, 1, "a");
     rig_push_add(&rig, 2, 1, "a", 1);
-    rig_close(&rig); /* it waits for the slot */
+    rig_close(&rig); /* closing waits for the slot */
     assert_true(atomic_load(&rig.run_freed));
 }
 

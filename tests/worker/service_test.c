@@ -1,4 +1,4 @@
-/* A worker as its clients see it: a process of its own, and what it takes from whom. */
+/* A worker process as its clients see it: which messages it takes from which client. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "tests/test.h"
 #include "tests/worker/gate.h"
 
-enum { GRACE_MS = 60000 }; /* no test is to be ended by it */
+enum { GRACE_MS = 60000 }; /* longer than any test */
 
 static const struct coxi_session run1 = {.run = 1, .generation = 5, .token = 11};
 static const struct coxi_session run2 = {.run = 2, .generation = 1, .token = 22};
@@ -86,7 +86,8 @@ static uint16_t function_of(const char *step)
     return i;
 }
 
-/* `n` closures from `first` on, with the argument `path` if that is not NULL. */
+/* Dispatches `n` closures from `first` on, with the argument `path` if that is not
+ * NULL. */
 static void dispatch(struct caller *caller, uint64_t first, size_t n, const char *step,
                      const char *path)
 {
@@ -109,7 +110,8 @@ static void dispatch(struct caller *caller, uint64_t first, size_t n, const char
     coxi_buffer_fini(&args);
 }
 
-/* The next results are those of `n` closures from `first` on, all with `code`. */
+/* Asserts that the next results are those of `n` closures from `first` on, all with
+ * `code`. */
 static void expect_done(struct caller *caller, uint64_t first, size_t n, int code)
 {
     size_t seen = 0;
@@ -182,7 +184,8 @@ struct taker {
     int code;
 };
 
-/* Served, or refused for another reason than that the worker is busy. */
+/* True if the worker serves the client, or refuses it for another reason than being
+ * busy. */
 static bool is_not_busy(void *arg)
 {
     struct taker *taker = arg;
@@ -205,7 +208,8 @@ TEST(worker_is_busy_for_another_run_until_its_client_is_gone)
     struct caller *other = caller_open(w.address, &hello);
     caller_expect_refusal(other, COX_EBUSY, "0000000000000001");
     caller_close(other);
-    /* Back and forth: a run that has ended has no say, whatever its generation. */
+    /* By turns: a run that has ended does not keep others out, even with a higher
+     * generation. */
     for (int i = 0; i < 30; i++) {
         caller_close(owner.caller);
         owner.session = i % 2 == 0 ? &run2 : &run1;
@@ -226,7 +230,7 @@ TEST(worker_leaves_an_older_generation_for_a_newer_one)
     worker_open(&w);
     struct caller *old = join_ready(&w, &run1);
     struct caller *client = join_ready(&w, &newer);
-    caller_expect_end(old); /* it may wait for an answer, and has nothing to say */
+    caller_expect_end(old); /* it may wait for an answer, but there is none */
     caller_close(old);
     old = caller_open(w.address, &hello);
     caller_expect_refusal(old, COX_EFENCED, "generation 6");
@@ -454,7 +458,7 @@ static pid_t listening_pid(const struct program *program)
     return pid;
 }
 
-/* The step process has been told. */
+/* True when the step process knows that it must end. */
 static bool is_ending(void *arg)
 {
     char *all = program_output(arg);
@@ -482,7 +486,8 @@ TEST(ctrl_c_in_a_terminal_is_one_request_to_end)
     struct caller *caller = join_ready(&w, &run1);
     dispatch(caller, 1, 1, "wait_at", path);
     int gate = gate_pass(path);
-    /* The terminal signals both processes, the supervisor hands its signal on, too. */
+    /* The terminal signals both processes, and the supervisor forwards its signal as
+     * well. */
     pid_t steps = listening_pid(&w.program);
     program_kill(&w.program, SIGINT);
     assert_int_equal(0, kill(steps, SIGINT));
@@ -528,7 +533,8 @@ TEST(worker_that_is_told_to_end_hands_back_what_it_has_and_what_still_comes)
     caller_close(caller);
 }
 
-/* What the client had sent before it knew is on its way when all else has ended. */
+/* Dispatches that the client sent before it knew of the leaving may still be on their
+ * way. */
 TEST(worker_that_has_nothing_left_to_do_waits_for_its_client_to_close)
 {
     struct worker w;

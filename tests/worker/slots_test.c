@@ -1,4 +1,5 @@
-/* The slots of a worker: what runs when, and what becomes of what is not run. */
+/* The slots of a worker: the order of closures, and the end of those that do not
+ * run. */
 #include "worker/slots.h"
 
 #include <errno.h>
@@ -17,7 +18,7 @@ static void push_waiting(struct rig *rig, uint64_t closure, const char *path)
     rig_push(rig, closure, 1, "wait_at", &arg, 1);
 }
 
-/* All that has not started is wanted back. */
+/* Recalls all closures that have not started. */
 static void recall_all(struct rig *rig)
 {
     const struct coxi_recall recall = {.all = true};
@@ -71,7 +72,7 @@ TEST(slots_run_nothing_beside_a_closure_that_is_to_run_alone)
     rig_close(&rig);
 }
 
-/* What waits behind it does not wait for what runs, either. */
+/* Closures that are queued after it no longer wait for the running one. */
 TEST(slots_go_on_when_what_is_to_run_alone_is_recalled)
 {
     struct rig rig;
@@ -112,7 +113,8 @@ TEST(slots_run_as_many_closures_at_a_time_as_there_are_slots)
         gates[i] = gate_pass(paths[i]);
     }
     assert_int_equal(-1, open(paths[3], O_WRONLY | O_NONBLOCK | O_CLOEXEC));
-    assert_int_equal(ENXIO, errno); /* nobody is there: the fourth has to wait */
+    /* no step is at the gate: the fourth closure has to wait */
+    assert_int_equal(ENXIO, errno);
     gate_release(gates[1]);
     gate_release(gate_pass(paths[3]));
     (void)rig_expect(&rig, 2, 0);
@@ -160,7 +162,7 @@ TEST(slots_refuse_a_dispatch_that_does_not_fit_its_payload)
                 coxi_slots_push(rig.slots, rig.run, &dispatch, payload, 24));
     assert_error_names("24");
     push_plain(&rig, 3, 1);
-    (void)rig_expect(&rig, 3, 0); /* the first one that runs */
+    (void)rig_expect(&rig, 3, 0); /* the first closure that runs */
     rig_close(&rig);
 }
 
@@ -212,7 +214,7 @@ TEST(slots_answer_what_is_recalled_as_cancelled)
         assert_non_null(strstr(done.result, "cancelled"));
     }
     gate_release(gate);
-    (void)rig_expect(&rig, 1, 0); /* what runs is not recalled */
+    (void)rig_expect(&rig, 1, 0); /* the running closure is not recalled */
     push_plain(&rig, 6, 1);
     (void)rig_expect(&rig, 6, 0);
     rig_close(&rig);
@@ -248,7 +250,7 @@ TEST(slots_drop_without_an_answer_what_nobody_waits_for)
     int gate = gate_pass(path);
     coxi_slots_drop(rig.slots, rig.run);
     gate_release(gate);
-    (void)rig_expect(&rig, 1, COX_ECANCELLED); /* what runs is cancelled */
+    (void)rig_expect(&rig, 1, COX_ECANCELLED); /* the running closure is cancelled */
     push_plain(&rig, 30, 1);
     (void)rig_expect(&rig, 30, 0);
     rig_close(&rig);
@@ -307,7 +309,7 @@ TEST(slots_that_stop_finish_what_runs_and_hand_back_the_rest)
     push_plain(&rig, 2, 5);
     int gate = gate_pass(path);
     assert_false(coxi_slots_stop(rig.slots));
-    push_plain(&rig, 7, 2); /* and what comes now */
+    push_plain(&rig, 7, 2); /* and closures that come later */
     for (uint64_t id = 2; id <= 8; id++) {
         (void)rig_expect(&rig, id, COX_ECANCELLED);
     }
@@ -332,14 +334,14 @@ TEST(slots_come_in_sensible_numbers)
     coxi_slots_free(NULL);
 }
 
-/* So that the client knows how far away the worker is from it, and from the ps. */
+/* From these the client learns the worker's round trips to itself and to the ps. */
 TEST(results_tell_once_when_the_last_dispatch_was_sent_and_how_long_commits_take)
 {
     struct rig rig;
     rig_open(&rig, 1, 1, 16);
     (void)rig_counter(&rig, "counter", 0);
     coxi_run_echo(rig.run, 4711);
-    rig_push_add(&rig, 16, 1, "counter", 1); /* one that is measured */
+    rig_push_add(&rig, 16, 1, "counter", 1); /* a commit that is measured */
     (void)rig_expect(&rig, 16, 0);
     rig_push_add(&rig, 32, 1, "counter", 1);
     const struct coxi_message *m = caller_expect(rig.caller, COXI_DONE);

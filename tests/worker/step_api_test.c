@@ -1,4 +1,4 @@
-/* What steps may ask and do, on a real cluster. */
+/* The functions of steps, on a real cluster. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -50,7 +50,8 @@ static void succeed(struct crew *crew, const char *step, const struct call *call
     cox_future_free(future);
 }
 
-/* The step fails with the API's `code`, and the text names `part`. */
+/* Asserts that the step fails with `code` of the API, and that the text names
+ * `part`. */
 static void fail_with(struct crew *crew, const char *step, const struct call *call,
                       int code, const char *part)
 {
@@ -349,8 +350,8 @@ TEST(step_has_a_seed_of_its_own)
     crew_close(&crew);
 }
 
-/* Long arguments come over another connection than the news of a variable, which takes
- * its time where there are many: they must not come first. */
+/* Long arguments and layouts could travel over different connections, and a layout with
+ * many variables takes a while: the arguments must not arrive first. */
 TEST(step_with_long_arguments_knows_a_variable_that_was_just_created)
 {
     enum { LONG = 70000, N_PLAIN = 400, N = 420 };

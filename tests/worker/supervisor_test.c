@@ -1,4 +1,4 @@
-/* A worker's two processes: who outlives whom, and what is left. */
+/* A worker's two processes: which outlives the other, and what is left behind. */
 #include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ struct worker {
 
 /* ---- what can only be looked at */
 
-/* Directories that it has made for itself. */
+/* The number of temporary directories of workers. */
 static int count_temporary(void)
 {
     int n = 0;
@@ -39,7 +39,7 @@ struct wanted {
     pid_t found;
 };
 
-/* The last process that says it listens is another one than before. */
+/* True when the log names another listening process than before. */
 static bool find_step_process(void *arg)
 {
     struct wanted *wanted = arg;
@@ -59,7 +59,7 @@ static void await_step_process(struct worker *worker)
     worker->step_process = wanted.found;
 }
 
-/* One that has ended and that nobody has waited for is gone, too. */
+/* A zombie counts as gone, too. */
 static bool is_gone(void *arg)
 {
     char path[64];
@@ -94,7 +94,8 @@ static void worker_start(struct worker *worker, const char *listen, const char *
     await_step_process(worker);
 }
 
-/* A client is greeted by the process behind the address file; its incarnation. */
+/* Connects as a client at the worker's address; returns the incarnation of the process
+ * that greets. */
 static uint64_t dial(const struct worker *worker)
 {
     static const struct coxi_hello hello = {.role = COXI_ROLE_CLIENT,
@@ -144,8 +145,8 @@ TEST(supervisor_starts_another_step_process_at_the_same_socket)
     kill_step_process(ipc());
 }
 
-/* Rests double after each process that ends before it serves; one that served was killed
- * by something else. */
+/* The pause doubles after each process that ends before it serves. A process that has
+ * served was ended by something else, so the pause begins small again. */
 TEST(supervisor_does_not_rest_for_long_after_a_process_that_had_come_up)
 {
     enum { KILLS = 8 };
@@ -169,7 +170,8 @@ TEST(supervisor_does_not_rest_for_long_after_a_process_that_had_come_up)
     assert_int_equal(128 + SIGTERM, program_wait(&worker.program));
 }
 
-/* The first one that cannot listen ends the worker: that is its configuration. */
+/* If the first process cannot listen, the worker ends, because its configuration is
+ * wrong. */
 TEST(supervisor_goes_on_when_a_later_step_process_cannot_listen)
 {
     struct worker worker;
@@ -247,7 +249,8 @@ TEST(supervisor_removes_what_one_that_was_killed_has_left)
     assert_int_equal(2, count_temporary());
     worker_start(&next, listen[1], NULL);
     assert_int_equal(2,
-                     count_temporary()); /* its own, and that of the one that lives */
+                     /* its own, and that of the worker that still runs */
+                     count_temporary());
     program_kill(&next.program, SIGTERM);
     assert_int_equal(128 + SIGTERM, program_wait(&next.program));
     assert_int_equal(1, count_temporary());
