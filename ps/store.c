@@ -182,6 +182,7 @@ static int part_init(struct coxi_store *store, const struct coxi_variable *varia
         return r;
     }
     part->created = part->variable->optimizer;
+    part->row_bytes = coxi_variable_row_bytes(part->variable);
     part->layout = coxi_optimizer_layout(part->variable);
     part->shard = coxi_variable_shard(part->variable, store->ps_index);
     if (variable->kind == COXI_KIND_TABLE) {
@@ -396,7 +397,7 @@ int coxi_store_find(const struct coxi_store *store, uint64_t variable, uint64_t 
     struct coxi_place place = {.part = &store->parts[variable],
                                .rows = {.begin = begin, .count = count}};
     const struct coxi_part *part = place.part;
-    place.row_bytes = coxi_variable_row_bytes(part->variable);
+    place.row_bytes = part->row_bytes;
     if (part->table != NULL || begin == COXI_ROWS_LISTED) {
         int r = take_list(&place, at, len);
         if (r != 0) {

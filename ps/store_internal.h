@@ -22,6 +22,7 @@ struct coxi_part {
     struct coxi_optimizer created; /* the optimizer as it was created */
     bool rated;                    /* its rate was changed since */
     const struct coxi_shard *shard;
+    size_t row_bytes;                /* in the variable's own type */
     struct coxi_state_layout layout; /* of the optimizer's state */
     struct coxi_dense *dense;
     struct coxi_table *table;

@@ -7,7 +7,7 @@
  *   RUNNING -> FLUSHING (commit.c; the slot waits for them) -> RUNNING
  *   RUNNING -> reported, if the step failed, was cancelled or touched nothing
  *
- * An attempt can be cancelled (worker/running.h) until it has a place in the commit
+ * An attempt can be cancelled (worker/attempt.h) until it has a place in the commit
  * window; from then on it commits, whatever is asked. A step that fails or is cancelled
  * reports what its flushes have touched.
  */

@@ -10,7 +10,6 @@
 
 #include "worker/attempt.h"
 #include "worker/run.h"
-#include "worker/running.h"
 
 /*
  * Runs the closure `head` with the arguments `call` on the calling thread. `running`

@@ -12,7 +12,7 @@
 
 #include "common/error.h"
 
-int coxi_overflow_tell(struct coxi_attempt *attempt, const struct coxi_variable *v,
+int coxi_overflow_tell(struct coxi_attempt *attempt, struct cox_variable *v,
                        bool overflowed)
 {
     if (attempt->told != NULL && attempt->told != v) {

@@ -9,7 +9,7 @@
 
 /* The step tells the loss scale `v` whether its gradients overflowed. COX_EINVAL: it
  * has told another one. */
-int coxi_overflow_tell(struct coxi_attempt *attempt, const struct coxi_variable *v,
+int coxi_overflow_tell(struct coxi_attempt *attempt, struct cox_variable *v,
                        bool overflowed);
 
 /*

@@ -3,10 +3,7 @@
  * put where they belong.
  *
  * A pull is a fetch. It is put together for all ps (begin), under way, and over (wait);
- * then the fetch can be used again. Each distinct row of a list goes over the wire
- * once. The i-th of them lands in the i-th place of the step's memory. When all are
- * there, they are moved apart, from the last on, so that none is overwritten before it
- * is read.
+ * then the fetch can be used again. pull_listed.c puts lists of rows together.
  *
  * A pull that begins and is waited for in one call is received in the step's own memory
  * where that is possible (one ps, one variable, in its own type). Otherwise the threads
@@ -25,12 +22,13 @@
 
 #include "common/dtype.h"
 #include "common/error.h"
-#include "worker/fetch.h"
+#include "common/floats.h"
+#include "worker/pull_internal.h"
 
 /* ---- putting a request together */
 
-static int add_piece(struct coxi_part *part, uint64_t begin,
-                     const struct coxi_piece *piece)
+int coxi_pull_add_piece(struct coxi_part *part, uint64_t begin,
+                        const struct coxi_piece *piece)
 {
     const struct coxi_pull_item item = {piece->variable->id, begin, piece->count,
                                         piece->version};
@@ -48,15 +46,16 @@ static int pull_range(struct coxi_fetch *fetch, const struct cox_pull *pull)
     const struct coxi_variable *v = pull->variable->description;
     bool all = pull->rows.form == COX_ROWS_ALL;
     uint64_t begin = all ? 0 : pull->rows.begin;
-    uint64_t count = all ? coxi_variable_rows(v) : pull->rows.n;
-    struct coxi_piece piece = {.variable = v, .row_bytes = coxi_variable_row_bytes(v)};
+    struct coxi_piece piece = {.variable = v, .row_bytes = pull->variable->row_bytes};
     if ((pull->flags & COX_PULL_CACHED) != 0) {
         piece.copy = coxi_run_copy(fetch->attempt->run, pull->variable);
     }
     int r = 0;
     for (size_t i = 0; r == 0 && i < v->n_shards; i++) {
-        struct coxi_range range = coxi_shard_part(&v->shards[i], begin, count);
-        struct coxi_part *part = &fetch->parts[v->shards[i].ps];
+        const struct coxi_shard *shard = &v->shards[i];
+        struct coxi_range range = all ? (struct coxi_range){shard->begin, shard->count}
+                                      : coxi_shard_part(shard, begin, pull->rows.n);
+        struct coxi_part *part = &fetch->parts[shard->ps];
         if (range.count == 0) {
             continue;
         }
@@ -66,77 +65,7 @@ static int pull_range(struct coxi_fetch *fetch, const struct cox_pull *pull)
         piece.version = piece.copy == NULL
                             ? 0
                             : coxi_copy_version(piece.copy, i, part->incarnation);
-        r = add_piece(part, range.begin, &piece);
-    }
-    return r;
-}
-
-/* Makes room for those of the listed rows that one ps has, and adds their piece. */
-static int open_list(struct coxi_part *part, const struct coxi_piece *all, size_t count)
-{
-    struct coxi_piece piece = *all;
-    piece.count = count;
-    piece.places = part->places.len / sizeof(uint32_t);
-    bool is_table = piece.variable->kind == COXI_KIND_TABLE;
-    int r = coxi_buffer_reserve(&part->list, count * sizeof(uint64_t));
-    if (r == 0 && piece.scattered) {
-        r = coxi_buffer_reserve(&part->places, count * sizeof(uint32_t));
-    }
-    return r == 0 ? add_piece(part, is_table ? 0 : COXI_ROWS_LISTED, &piece) : r;
-}
-
-/* Puts each row into the list for its ps, with its place. */
-static void put_lists(struct coxi_fetch *fetch, const struct coxi_spread *spread)
-{
-    const uint64_t *distinct = coxi_spread_distinct(spread);
-    if (spread->one) {
-        struct coxi_buffer *list = &fetch->parts[spread->ps].list;
-        size_t len = spread->n_distinct * sizeof(*distinct);
-        memcpy(list->data + list->len, distinct, len);
-        list->len += len;
-        return;
-    }
-    for (size_t i = 0; i < spread->n_distinct; i++) {
-        struct coxi_part *part = &fetch->parts[coxi_spread_home(spread, i).ps];
-        uint32_t place = (uint32_t)i;
-        memcpy(part->list.data + part->list.len, &distinct[i], sizeof(*distinct));
-        memcpy(part->places.data + part->places.len, &place, sizeof(place));
-        part->list.len += sizeof(*distinct);
-        part->places.len += sizeof(place);
-    }
-}
-
-static int pull_listed(struct coxi_fetch *fetch, const struct cox_pull *pull)
-{
-    struct coxi_attempt *attempt = fetch->attempt;
-    const struct coxi_variable *v = pull->variable->description;
-    struct coxi_spread *spread = &attempt->scratch->spread;
-    struct coxi_doubled doubled = {
-        .to = pull->values,
-        .row_bytes = coxi_variable_row_bytes(v),
-        .n = pull->rows.n,
-        .places = fetch->places.len / sizeof(uint32_t),
-    };
-    if (pull->rows.n == 0) {
-        return 0;
-    }
-    int r = coxi_spread_rows(spread, v, attempt->n_targets, pull->rows.keys,
-                             pull->rows.n, &fetch->places);
-    const struct coxi_piece piece = {.variable = v,
-                                     .to = pull->values,
-                                     .row_bytes = doubled.row_bytes,
-                                     .scattered = !spread->one};
-    for (uint32_t p = 0; r == 0 && p < attempt->n_targets; p++) {
-        size_t count = coxi_spread_count(spread, p);
-        if (count > 0) {
-            r = open_list(&fetch->parts[p], &piece, count);
-        }
-    }
-    if (r == 0) {
-        put_lists(fetch, spread);
-        if (spread->n_distinct < pull->rows.n) {
-            r = coxi_buffer_append_raw(&fetch->doubled, &doubled, sizeof(doubled));
-        }
+        r = coxi_pull_add_piece(part, range.begin, &piece);
     }
     return r;
 }
@@ -145,7 +74,7 @@ static int add_pull(struct coxi_fetch *fetch, const struct cox_pull *pull)
 {
     const struct coxi_variable *v = pull->variable->description;
     bool all = pull->rows.form == COX_ROWS_ALL;
-    int r = coxi_rows_check(v, &pull->rows);
+    int r = all && v->kind != COXI_KIND_TABLE ? 0 : coxi_rows_check(v, &pull->rows);
     if (r != 0) {
         return r;
     }
@@ -159,8 +88,134 @@ static int add_pull(struct coxi_fetch *fetch, const struct cox_pull *pull)
                           "that is pulled whole can have",
                           v->name, pull->flags);
     }
-    return pull->rows.form == COX_ROWS_LISTED ? pull_listed(fetch, pull)
+    return pull->rows.form == COX_ROWS_LISTED ? coxi_pull_listed(fetch, pull)
                                               : pull_range(fetch, pull);
+}
+
+/* ---- values */
+
+/* COX_ENONFINITE if a value became infinite in the narrow wire type, unless that is
+ * allowed. */
+static int check_finite(const struct coxi_piece *piece, const uint8_t *from)
+{
+    const struct coxi_variable *v = piece->variable;
+    size_t n = piece->count * piece->row_bytes / sizeof(float);
+    if (coxi_pull_dtype(v) == v->dtype || v->nonfinite != COXI_NONFINITE_REJECT ||
+        coxi_floats_infinite(v->wire_dtype, from, n) == 0) {
+        return 0;
+    }
+    return coxi_error(COX_ENONFINITE,
+                      "a value of '%s' is infinite in the type in which it is sent",
+                      v->name);
+}
+
+/* Converts values to the variable's type and puts them into place. */
+static void put_values(const struct coxi_piece *piece, const uint8_t *from,
+                       size_t bytes, uint8_t *to)
+{
+    const struct coxi_variable *v = piece->variable;
+    if (coxi_pull_dtype(v) != v->dtype) {
+        coxi_floats_widen(v->wire_dtype, from, bytes / sizeof(float), to);
+    } else if (from != to) {
+        memcpy(to, from, bytes);
+    }
+}
+
+static void put_rows(const struct coxi_part *part, const struct coxi_piece *piece,
+                     const uint8_t *from)
+{
+    const uint32_t *places =
+        (const uint32_t *)(const void *)part->places.data + piece->places;
+    size_t wire_row = coxi_pull_bytes(piece->variable, 1, piece->row_bytes);
+    for (size_t i = 0; i < piece->count; i++) {
+        put_values(piece, from + i * wire_row, piece->row_bytes,
+                   piece->to + places[i] * piece->row_bytes);
+    }
+}
+
+/* Puts the kept copy into place: the ps sent no values because the copy is as new as
+ * its own. */
+static int put_copy(const struct coxi_part *part, const struct coxi_piece *piece)
+{
+    return coxi_copy_read(piece->copy, piece->shard, part->incarnation, piece->to)
+               ? 0
+               : coxi_error(COX_EPSLOST, "a ps was restarted while '%s' was pulled",
+                            piece->variable->name);
+}
+
+static bool is_unchanged(const struct coxi_piece *piece, const uint64_t *versions,
+                         size_t i)
+{
+    return piece->version != 0 && versions[i] == piece->version;
+}
+
+/* COX_EPROTO unless an answer of `len` bytes is as long as its versions say. */
+static int check_answer(const struct coxi_part *part, size_t len,
+                        const uint64_t *versions, size_t n_versions)
+{
+    const struct coxi_piece *pieces =
+        (const struct coxi_piece *)(void *)part->pieces.data;
+    size_t n = part->pieces.len / sizeof(*pieces);
+    size_t expected = part->answer_len;
+    for (size_t i = 0; i < n; i++) {
+        if (pieces[i].version != 0 && n_versions != n) {
+            return coxi_error(COX_EPROTO, "the ps answered a pull without versions");
+        }
+        if (is_unchanged(&pieces[i], versions, i)) {
+            expected -= coxi_pull_bytes(pieces[i].variable, pieces[i].count,
+                                        pieces[i].row_bytes);
+        }
+    }
+    return len == expected
+               ? 0
+               : coxi_error(COX_EPROTO,
+                            "the ps answered a pull with another number of bytes");
+}
+
+/* Moves the values of a checked answer to the memory of its pieces. COX_ENONFINITE.
+ * COX_EPSLOST: the kept copy is of another incarnation by now. */
+static int deliver(const struct coxi_part *part, const uint8_t *from,
+                   const uint64_t *versions)
+{
+    const struct coxi_piece *pieces =
+        (const struct coxi_piece *)(void *)part->pieces.data;
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < part->pieces.len / sizeof(*pieces); i++) {
+        const struct coxi_piece *piece = &pieces[i];
+        if (is_unchanged(piece, versions, i)) {
+            r = put_copy(part, piece);
+            continue;
+        }
+        r = check_finite(piece, from);
+        if (r != 0) {
+            break;
+        }
+        if (piece->scattered) {
+            put_rows(part, piece, from);
+        } else {
+            put_values(piece, from, piece->count * piece->row_bytes, piece->to);
+        }
+        if (piece->copy != NULL) {
+            coxi_copy_write(piece->copy, piece->shard, part->incarnation, versions[i],
+                            piece->to);
+        }
+        from += coxi_pull_bytes(piece->variable, piece->count, piece->row_bytes);
+    }
+    return r;
+}
+
+/* The same for all answers that a fetch has kept until the step waits for them. */
+static int deliver_kept(const struct coxi_fetch *fetch)
+{
+    int r = 0;
+    for (uint32_t p = 0; r == 0 && p < fetch->attempt->n_targets; p++) {
+        const struct coxi_part *part = &fetch->parts[p];
+        if (part->items.len > 0) {
+            r = deliver(part, part->values.data,
+                        (const uint64_t *)(void *)part->versions.data);
+        }
+    }
+    return r;
 }
 
 /* ---- answers */
@@ -196,9 +251,9 @@ static void answered(struct coxi_psc_request *request, int code,
         /* If the answer was received into `into`, use that memory. */
         bool received = request->into != NULL && len == request->into_len;
         const uint8_t *from = received ? request->into : payload;
-        code = coxi_fetch_check(part, len, versions, n_versions);
+        code = check_answer(part, len, versions, n_versions);
         if (code == 0) {
-            code = fetch->at_once ? coxi_fetch_deliver(part, from, versions)
+            code = fetch->at_once ? deliver(part, from, versions)
                                   : keep(part, from, len, versions, n_versions);
         }
         text = coxi_error_text();
@@ -373,13 +428,15 @@ int coxi_pull_wait(struct coxi_attempt *attempt, struct coxi_fetch *fetch)
     int r = coxi_attempt_wait(attempt, &fetch->answers);
     fetch->under_way = false;
     if (r == 0 && !fetch->at_once) {
-        r = coxi_fetch_deliver_kept(fetch);
+        r = deliver_kept(fetch);
     }
     if (r == COX_EPSLOST || r == COX_EFENCED) {
         attempt->lost = r;
     }
     if (r == 0) {
-        coxi_fetch_move_apart(fetch);
+        if (fetch->doubled.len > 0) {
+            coxi_pull_move_apart(fetch);
+        }
         r = coxi_attempt_check(attempt);
     }
     return r;

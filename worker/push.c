@@ -53,8 +53,9 @@ static uint64_t draw_of(const struct coxi_attempt *attempt,
 }
 
 static struct update update_of(const struct coxi_attempt *attempt,
-                               const struct coxi_variable *v, enum coxi_op op)
+                               const struct cox_variable *variable, enum coxi_op op)
 {
+    const struct coxi_variable *v = variable->description;
     bool narrow = op == COXI_OP_GRADIENT && v->wire_dtype != 0;
     bool drawn = narrow && v->wire_rounding == COXI_ROUND_STOCHASTIC;
     return (struct update){
@@ -65,13 +66,12 @@ static struct update update_of(const struct coxi_attempt *attempt,
         .dtype = narrow ? v->wire_dtype : v->dtype,
         .guarded = op == COXI_OP_GRADIENT && !attempt->overflowed &&
                    v->nonfinite == COXI_NONFINITE_REJECT,
-        .limit = coxi_optimizer_gradient_limit(&v->optimizer) *
+        .limit = variable->gradient_limit *
                  (attempt->scale != NULL ? attempt->loss_scale : 1),
         .skippable =
             op == COXI_OP_GRADIENT && v->optimizer.kind != COXI_OPTIMIZER_LOSS_SCALE,
-        .counted = op == COXI_OP_GRADIENT && v->kind == COXI_KIND_DENSE &&
-                   coxi_optimizer_counts(&v->optimizer),
-        .row_bytes = coxi_variable_row_bytes(v),
+        .counted = op == COXI_OP_GRADIENT && variable->counts,
+        .row_bytes = variable->row_bytes,
     };
 }
 
@@ -219,16 +219,21 @@ static int update_nothing(struct coxi_target *target, const struct update *updat
 
 /* ---- ranges of rows of a dense variable: a part of them for each shard */
 
+/* `rows` are all rows or a slice. */
 static int update_range(struct coxi_attempt *attempt, const struct update *update,
-                        uint64_t begin, uint64_t count, const uint8_t *values)
+                        const struct cox_rows *rows, const uint8_t *values)
 {
+    bool all = rows->form == COX_ROWS_ALL;
+    uint64_t begin = all ? 0 : rows->begin;
     const struct coxi_variable *v = update->variable;
     size_t numbers = update->row_bytes / coxi_dtype_size(v->dtype);
-    for (size_t i = 0; count > 0 && i < v->n_shards; i++) {
-        struct coxi_range part = coxi_shard_part(&v->shards[i], begin, count);
-        struct coxi_target *target = &attempt->targets[v->shards[i].ps];
+    for (size_t i = 0; (all || rows->n > 0) && i < v->n_shards; i++) {
+        const struct coxi_shard *shard = &v->shards[i];
+        struct coxi_range part = all ? (struct coxi_range){shard->begin, shard->count}
+                                     : coxi_shard_part(shard, begin, rows->n);
+        struct coxi_target *target = &attempt->targets[shard->ps];
         int r = part.count == 0
-                    ? update_nothing(target, update, &v->shards[i])
+                    ? update_nothing(target, update, shard)
                     : open_update(target, update, part.begin, part.count, 0);
         if (r != 0) {
             return r;
@@ -375,7 +380,8 @@ static int check(const struct coxi_variable *v, uint32_t op,
 {
     int r = check_op(v, op);
     if (r == 0) {
-        r = coxi_rows_check(v, rows);
+        bool all = rows->form == COX_ROWS_ALL && v->kind != COXI_KIND_TABLE;
+        r = all ? 0 : coxi_rows_check(v, rows);
     }
     if (r == 0 && values == NULL && (rows->form == COX_ROWS_ALL || rows->n > 0)) {
         r = coxi_error(COX_EINVAL, "an update of '%s' has no values", v->name);
@@ -383,35 +389,31 @@ static int check(const struct coxi_variable *v, uint32_t op,
     return r;
 }
 
-int coxi_push(struct coxi_attempt *attempt, const struct coxi_variable *v, uint32_t op,
+int coxi_push(struct coxi_attempt *attempt, struct cox_variable *variable, uint32_t op,
               const struct cox_rows *rows, const void *values)
 {
+    const struct coxi_variable *v = variable->description;
     int r = check(v, op, rows, values);
     if (r != 0) {
         return r;
     }
     if (op != COXI_OP_GRADIENT || v->optimizer.kind != COXI_OPTIMIZER_LOSS_SCALE) {
-        return coxi_push_now(attempt, v, op, rows, values);
+        return coxi_push_now(attempt, variable, op, rows, values);
     }
     bool none = rows->form != COX_ROWS_ALL && rows->n == 0;
-    return none ? 0 : coxi_overflow_tell(attempt, v, *(const float *)values != 0);
+    return none ? 0
+                : coxi_overflow_tell(attempt, variable, *(const float *)values != 0);
 }
 
-int coxi_push_now(struct coxi_attempt *attempt, const struct coxi_variable *v,
+int coxi_push_now(struct coxi_attempt *attempt, const struct cox_variable *variable,
                   uint32_t op, const struct cox_rows *rows, const void *values)
 {
-    if (v->metric != COXI_METRIC_NONE) {
-        coxi_metric_end(attempt, v);
+    if (variable->description->metric != COXI_METRIC_NONE) {
+        coxi_metric_end(attempt, variable->description);
     }
     attempt->n_pushes++;
-    const struct update update = update_of(attempt, v, (enum coxi_op)op);
-    switch ((enum cox_rows_form)rows->form) {
-    case COX_ROWS_ALL:
-        return update_range(attempt, &update, 0, coxi_variable_rows(v), values);
-    case COX_ROWS_SLICE:
-        return update_range(attempt, &update, rows->begin, rows->n, values);
-    case COX_ROWS_LISTED:
-        break;
-    }
-    return update_listed(attempt, &update, rows->keys, rows->n, values);
+    const struct update update = update_of(attempt, variable, (enum coxi_op)op);
+    return rows->form == COX_ROWS_LISTED
+               ? update_listed(attempt, &update, rows->keys, rows->n, values)
+               : update_range(attempt, &update, rows, values);
 }

@@ -8,12 +8,12 @@
  * Collects an update. If it fails, a part of the update may be collected: call
  * coxi_attempt_break. The gradient of a loss scale is kept until the step has returned.
  */
-int coxi_push(struct coxi_attempt *attempt, const struct coxi_variable *v, uint32_t op,
+int coxi_push(struct coxi_attempt *attempt, struct cox_variable *variable, uint32_t op,
               const struct cox_rows *rows, const void *values);
 
 /* Like coxi_push, but checks nothing, and collects the gradient of a loss scale at
  * once. */
-int coxi_push_now(struct coxi_attempt *attempt, const struct coxi_variable *v,
+int coxi_push_now(struct coxi_attempt *attempt, const struct cox_variable *variable,
                   uint32_t op, const struct cox_rows *rows, const void *values);
 
 #endif

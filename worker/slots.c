@@ -1,7 +1,8 @@
 /*
  * See slots.h. A closure that must run alone begins when nothing else runs. While it
- * runs nothing begins, not even the making of a resource. A dispatch is one batch
- * (worker/batch.h). The line has one lock; a slot takes one closure at a time.
+ * runs nothing begins, not even the making of a resource. A dispatch is one batch. The
+ * line has one lock; a slot takes one closure at a time. slots_recall.c takes closures
+ * out of the line.
  *
  * Results and commits wait, to be sent together, while the next closure is at hand and
  * known to be short. Before a long or unknown one, and before a slot goes idle,
@@ -23,6 +24,128 @@ enum {
     WAITING_MAX = 1 << 20, /* closures; the client sends a fraction of that */
     LONG_US = 200, /* a closure that may take longer does not keep others waiting */
 };
+
+/* ---- batches */
+
+void coxi_batch_done(struct coxi_batch *batch, size_t n)
+{
+    if (n > 0 && atomic_fetch_sub(&batch->n_left, n) == n) {
+        coxi_run_unref(batch->run);
+        free(batch);
+    }
+}
+
+/* Bytes of the names in a dispatch's inputs; COX_EPROTO: they are malformed. */
+static int measure_inputs(const struct coxi_dispatch *dispatch, size_t *ret)
+{
+    struct coxi_kept_input last = {0};
+    size_t bytes = 0;
+    for (size_t i = 0; i < dispatch->n_inputs; i++) {
+        struct coxi_kept_input input;
+        if (!coxi_dispatch_input(dispatch, i, &input) ||
+            (i > 0 && (input.at < last.at ||
+                       (input.at == last.at && input.position <= last.position)))) {
+            return coxi_error(COX_EPROTO, "malformed inputs of closures");
+        }
+        bytes += strlen(input.name) + strlen(input.result) + 2;
+        last = input;
+    }
+    *ret = bytes;
+    return 0;
+}
+
+static const char *put_name(char **at, const char *name)
+{
+    char *copy = *at;
+    *at = stpcpy(copy, name) + 1;
+    return copy;
+}
+
+/* Gives each call its kept inputs, which are stored in `taken` and `names`. */
+static void put_inputs(struct coxi_batch *batch, const struct coxi_dispatch *dispatch,
+                       struct coxi_taken *taken, char *names)
+{
+    for (size_t i = 0; i < dispatch->n_inputs; i++) {
+        struct coxi_kept_input input;
+        (void)coxi_dispatch_input(dispatch, i, &input);
+        struct coxi_call *call = &batch->calls[input.at];
+        taken[i] = (struct coxi_taken){
+            .closure = input.closure,
+            .position = input.position,
+            .name = put_name(&names, input.name),
+            .result = put_name(&names, input.result),
+        };
+        call->taken = call->n_taken == 0 ? &taken[i] : call->taken;
+        call->n_taken++;
+    }
+    for (size_t i = 0; i < dispatch->n_keep; i++) {
+        batch->calls[dispatch->keep[i]].keep = true;
+    }
+    for (size_t i = 0; i < dispatch->n_alone; i++) {
+        batch->calls[dispatch->alone[i]].alone = true;
+    }
+}
+
+/* Finds the arguments of each call in `args`; COX_EPROTO: they are not `len` bytes. */
+static int put_args(struct coxi_batch *batch, const uint8_t *args, size_t len)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < batch->n; i++) {
+        size_t args_len = batch->heads[i].args_len;
+        batch->calls[i] = (struct coxi_call){.args = args + at, .args_len = args_len};
+        at += coxi_align(args_len, 8);
+    }
+    return at == len ? 0
+                     : coxi_error(COX_EPROTO,
+                                  "arguments of %zu bytes in a payload of "
+                                  "%zu",
+                                  at, len);
+}
+
+/* Copies heads, inputs and arguments. The batch has a reference of `run`. COX_EPROTO:
+ * they are malformed, or do not fit the payload. COX_ENOMEM. */
+static int batch_new(struct coxi_run *run, const struct coxi_dispatch *dispatch,
+                     const void *payload, size_t len, struct coxi_batch **ret)
+{
+    size_t n = dispatch->n_closures;
+    size_t heads_len = n * sizeof(struct coxi_closure_head);
+    size_t calls_len = n * sizeof(struct coxi_call);
+    size_t taken_len = dispatch->n_inputs * sizeof(struct coxi_taken);
+    size_t names_len = 0;
+    int r = measure_inputs(dispatch, &names_len);
+    if (r != 0) {
+        return r;
+    }
+    struct coxi_batch *batch =
+        malloc(sizeof(*batch) + heads_len + calls_len + taken_len + len + names_len);
+    if (batch == NULL) {
+        return coxi_error_memory("closures");
+    }
+    *batch = (struct coxi_batch){
+        .run = run,
+        .layouts = atomic_load(&run->n_layouts),
+        .grace_ms = atomic_load(&run->grace_ms),
+        .n = n,
+    };
+    atomic_init(&batch->n_left, n);
+    uint8_t *at = (uint8_t *)batch->heads + heads_len;
+    batch->calls = (struct coxi_call *)(void *)at;
+    struct coxi_taken *taken = (struct coxi_taken *)(void *)(at + calls_len);
+    uint8_t *args = at + calls_len + taken_len;
+    memcpy(batch->heads, dispatch->closures, heads_len);
+    if (len > 0) {
+        memcpy(args, payload, len);
+    }
+    r = put_args(batch, args, len);
+    if (r != 0) {
+        free(batch);
+        return r;
+    }
+    put_inputs(batch, dispatch, taken, (char *)args + len);
+    (void)coxi_run_ref(run);
+    *ret = batch;
+    return 0;
+}
 
 /* ---- the line */
 
@@ -52,25 +175,6 @@ static int enqueue(struct coxi_slots *slots, struct coxi_batch *batch)
     return 0;
 }
 
-/* Frees batches that are out of the line; `answer`: reports their closures as
- * cancelled. */
-static void hand_back(struct coxi_batch *batch, bool answer)
-{
-    while (batch != NULL) {
-        struct coxi_batch *next = batch->next;
-        size_t left = batch->n - batch->n_taken;
-        for (size_t i = batch->n_taken; answer && i < batch->n; i++) {
-            coxi_execute_cancelled(batch->run, batch->heads[i].closure,
-                                   batch->heads[i].attempt);
-        }
-        if (answer) {
-            coxi_run_flush(batch->run);
-        }
-        coxi_batch_done(batch, left);
-        batch = next;
-    }
-}
-
 int coxi_slots_push(struct coxi_slots *slots, struct coxi_run *run,
                     const struct coxi_dispatch *dispatch, const void *payload,
                     size_t len)
@@ -84,7 +188,7 @@ int coxi_slots_push(struct coxi_slots *slots, struct coxi_run *run,
     if (dispatch->n_closures == 0) {
         return 0;
     }
-    int r = coxi_batch_new(run, dispatch, payload, len, &batch);
+    int r = batch_new(run, dispatch, payload, len, &batch);
     if (r != 0) {
         return r;
     }
@@ -92,180 +196,9 @@ int coxi_slots_push(struct coxi_slots *slots, struct coxi_run *run,
     r = enqueue(slots, batch);
     coxi_unlock(&slots->lock);
     if (r != 0) {
-        hand_back(batch, r == COX_ECANCELLED);
+        coxi_slots_hand_back(batch, r == COX_ECANCELLED);
     }
     return r == COX_ECANCELLED ? 0 : r;
-}
-
-/* ---- recalls */
-
-/* Takes the batches of `run` (NULL: of all) out of the line. */
-static struct coxi_batch *unlink_run(struct coxi_slots *slots,
-                                     const struct coxi_run *run)
-    COXI_REQUIRES(slots->lock)
-{
-    struct coxi_batch *taken = NULL;
-    slots->last = NULL;
-    for (struct coxi_batch **at = &slots->first; *at != NULL;) {
-        struct coxi_batch *batch = *at;
-        if (run != NULL && batch->run != run) {
-            slots->last = batch;
-            at = &batch->next;
-            continue;
-        }
-        *at = batch->next;
-        slots->n_waiting -= batch->n - batch->n_taken;
-        batch->next = taken;
-        taken = batch;
-    }
-    return taken;
-}
-
-static int compare_heads(const void *a, const void *b)
-{
-    const struct coxi_recall_head *x = a;
-    const struct coxi_recall_head *y = b;
-    if (x->closure != y->closure) {
-        return x->closure < y->closure ? -1 : 1;
-    }
-    return (x->attempt > y->attempt) - (x->attempt < y->attempt);
-}
-
-/* The attempts that are wanted back: all of a run, or those of a sorted list. */
-struct wanted {
-    const struct coxi_run *run;
-    bool all; /* all closures of the run */
-    /* the client is gone: also the making of resources */
-    bool gone;
-    struct coxi_recall_head *heads; /* `unused`: 1 if it was taken out of the line */
-    size_t n;
-};
-
-static struct coxi_recall_head *find(const struct wanted *wanted,
-                                     const struct coxi_closure_head *head)
-{
-    const struct coxi_recall_head key = {head->closure, head->attempt, 0};
-    return wanted->n == 0
-               ? NULL
-               : bsearch(&key, wanted->heads, wanted->n, sizeof(key), compare_heads);
-}
-
-static int wanted_init(struct wanted *wanted, const struct coxi_run *run,
-                       const struct coxi_recall *recall)
-{
-    *wanted = (struct wanted){.run = run, .all = recall->all};
-    size_t n = recall->all ? 0 : recall->n_closures;
-    if (n == 0) {
-        return 0;
-    }
-    wanted->heads = malloc(n * sizeof(*wanted->heads));
-    if (wanted->heads == NULL) {
-        return coxi_error_memory("a recall");
-    }
-    for (size_t i = 0; i < n; i++) {
-        wanted->heads[i] = (struct coxi_recall_head){recall->closures[i].closure,
-                                                     recall->closures[i].attempt, 0};
-    }
-    wanted->n = n;
-    qsort(wanted->heads, n, sizeof(*wanted->heads), compare_heads);
-    return 0;
-}
-
-/* Takes what is wanted out of a batch, whose other closures move up; returns how many. */
-static size_t thin_out(struct coxi_slots *slots, struct coxi_batch *batch,
-                       const struct wanted *wanted) COXI_REQUIRES(slots->lock)
-{
-    size_t kept = batch->n_taken;
-    for (size_t i = batch->n_taken; i < batch->n; i++) {
-        struct coxi_recall_head *head = find(wanted, &batch->heads[i]);
-        if (head != NULL && head->unused == 0) {
-            head->unused = 1;
-            continue;
-        }
-        batch->heads[kept] = batch->heads[i];
-        batch->calls[kept] = batch->calls[i];
-        kept++;
-    }
-    size_t n_gone = batch->n - kept;
-    batch->n = kept;
-    slots->n_waiting -= n_gone;
-    return n_gone;
-}
-
-/* Takes the listed attempts out of the line. */
-static void unlink_listed(struct coxi_slots *slots, const struct wanted *wanted)
-    COXI_REQUIRES(slots->lock)
-{
-    slots->last = NULL;
-    for (struct coxi_batch **at = &slots->first; *at != NULL;) {
-        struct coxi_batch *batch = *at;
-        size_t n_gone = batch->run == wanted->run ? thin_out(slots, batch, wanted) : 0;
-        if (batch->n > batch->n_taken) {
-            (void)atomic_fetch_sub(&batch->n_left, n_gone); /* others are left in it */
-            slots->last = batch;
-            at = &batch->next;
-        } else {
-            *at = batch->next;
-            coxi_batch_done(batch, n_gone);
-        }
-    }
-}
-
-/* The making of a resource has closure 0. It is cancelled if the client is gone or a
- * recall lists it, but not by a recall of all closures. */
-static bool is_wanted(const struct wanted *wanted, const struct coxi_closure_head *head)
-{
-    return wanted->gone || (wanted->all && head->closure != 0) ||
-           find(wanted, head) != NULL;
-}
-
-/* Cancels the wanted attempts that run. */
-static void cancel_running(struct coxi_slots *slots, const struct wanted *wanted,
-                           uint32_t grace_ms) COXI_REQUIRES(slots->lock)
-{
-    for (uint32_t i = 0; i < slots->n_threads; i++) {
-        struct coxi_running *running = &slots->threads[i].running;
-        if (atomic_load(&running->state) != COXI_RUN_IDLE &&
-            running->run == wanted->run && is_wanted(wanted, &running->head)) {
-            coxi_watch_cancel(slots, running, COXI_RUN_CANCELLED, grace_ms);
-        }
-    }
-}
-
-int coxi_slots_recall(struct coxi_slots *slots, struct coxi_run *run,
-                      const struct coxi_recall *recall)
-{
-    struct wanted wanted;
-    struct coxi_batch *batches = NULL;
-    int r = wanted_init(&wanted, run, recall);
-    if (r != 0) {
-        return r;
-    }
-    if (recall->grace_ms > 0) {
-        atomic_store(&run->grace_ms, recall->grace_ms);
-    }
-    coxi_lock(&slots->lock);
-    if (recall->all) {
-        batches = unlink_run(slots, run);
-    } else {
-        unlink_listed(slots, &wanted);
-    }
-    /* the closure that is first now may be able to begin */
-    (void)pthread_cond_broadcast(&slots->work);
-    if (recall->running) {
-        cancel_running(slots, &wanted, atomic_load(&run->grace_ms));
-    }
-    coxi_unlock(&slots->lock);
-    hand_back(batches, true);
-    for (size_t i = 0; i < wanted.n; i++) {
-        if (wanted.heads[i].unused != 0) {
-            coxi_execute_cancelled(run, wanted.heads[i].closure,
-                                   wanted.heads[i].attempt);
-        }
-    }
-    free(wanted.heads);
-    coxi_run_flush(run);
-    return 0;
 }
 
 /* ---- resources */
@@ -286,18 +219,6 @@ void coxi_slots_tend(struct coxi_slots *slots, struct coxi_run *run)
         (void)pthread_cond_broadcast(&slots->work);
     }
     coxi_unlock(&slots->lock);
-}
-
-void coxi_slots_drop(struct coxi_slots *slots, struct coxi_run *run)
-{
-    const struct wanted all = {.run = run, .gone = true};
-    coxi_lock(&slots->lock);
-    struct coxi_batch *batches = unlink_run(slots, run);
-    (void)pthread_cond_broadcast(&slots->work);
-    cancel_running(slots, &all, atomic_load(&run->grace_ms));
-    coxi_unlock(&slots->lock);
-    hand_back(batches, false);
-    coxi_slots_tend(slots, run);
 }
 
 /* The first run in line, with its reference, or NULL. */
@@ -507,12 +428,12 @@ bool coxi_slots_stop(struct coxi_slots *slots)
     coxi_lock(&slots->lock);
     slots->stop = true;
     bool idle = slots->n_running == 0;
-    struct coxi_batch *batches = unlink_run(slots, NULL);
+    struct coxi_batch *batches = coxi_slots_unlink(slots, NULL);
     (void)pthread_cond_broadcast(&slots->work);
     cancel_makings(slots);
     struct coxi_run *run = take_tended(slots);
     coxi_unlock(&slots->lock);
-    hand_back(batches, true);
+    coxi_slots_hand_back(batches, true);
     /* no run comes any more; resources that are left are freed with their run */
     while (run != NULL) {
         coxi_run_unref(run);

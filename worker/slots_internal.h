@@ -1,4 +1,5 @@
-/* What slots.c (the line, the slots) and watch.c (the watch over them) share. */
+/* What slots.c (the line, the slots), slots_recall.c (takes closures out of the line)
+ * and watch.c (the watch over the slots) share. */
 #ifndef COXI_WORKER_SLOTS_INTERNAL_H
 #define COXI_WORKER_SLOTS_INTERNAL_H
 
@@ -6,9 +7,25 @@
 
 #include "common/loop.h"
 #include "common/sync.h"
-#include "worker/batch.h"
-#include "worker/running.h"
+#include "worker/attempt.h"
 #include "worker/slots.h"
+
+/*
+ * A batch: the queued closures of one dispatch, in one block of memory with their
+ * heads, arguments and inputs. It is freed when the last closure has run or was handed
+ * back. Every holder of closures gives them back by coxi_batch_done.
+ */
+struct coxi_batch {
+    struct coxi_batch *next;
+    struct coxi_run *run;
+    uint64_t layouts; /* layouts that the run had received when the batch came */
+    uint32_t grace_ms;
+    size_t n;
+    size_t n_taken;
+    atomic_size_t n_left;    /* closures neither run nor handed back */
+    struct coxi_call *calls; /* one for each head */
+    struct coxi_closure_head heads[];
+};
 
 struct coxi_slot {
     struct coxi_slots *slots;
@@ -50,6 +67,22 @@ enum {
     COXI_WATCH_NEVER = INT32_MAX,
     COXI_WATCH_MEMORY_MS = 20, /* between looks at the memory, while a step runs */
 };
+
+/* Gives back n closures of a batch; the last one frees it. Any thread. */
+void coxi_batch_done(struct coxi_batch *batch, size_t n);
+
+/* ---- slots_recall.c */
+
+/* Takes the batches of `run` (NULL: of all) out of the line. */
+struct coxi_batch *coxi_slots_unlink(struct coxi_slots *slots,
+                                     const struct coxi_run *run)
+    COXI_REQUIRES(slots->lock);
+
+/* Frees batches that are out of the line; `answer`: reports their closures as
+ * cancelled. */
+void coxi_slots_hand_back(struct coxi_batch *batch, bool answer);
+
+/* ---- watch.c */
 
 /* COX_EIO: the process cannot be watched. */
 int coxi_watch_init(struct coxi_slots *slots);

@@ -161,7 +161,9 @@ static int api_variable(struct cox_step *step, const char *name,
                         struct cox_variable **ret)
 {
     struct coxi_attempt *attempt = (struct coxi_attempt *)step;
-    struct cox_variable *found = coxi_variables_get(&attempt->run->variables, name);
+    const struct coxi_names *names = &attempt->run->variables.names;
+    struct cox_variable *found =
+        (struct cox_variable *)coxi_names_get(names, name, strlen(name));
     if (found == NULL) {
         return failed(attempt,
                       coxi_error(COX_ENOENT, "no variable is called '%s'", name));
@@ -259,7 +261,7 @@ static int api_update(struct cox_step *step, struct cox_variable *variable, uint
     struct coxi_attempt *attempt = (struct coxi_attempt *)step;
     int r = check_closure(attempt, "updates nothing");
     if (r == 0) {
-        r = coxi_push(attempt, variable->description, op, rows, values);
+        r = coxi_push(attempt, variable, op, rows, values);
     }
     return collected(attempt, r);
 }

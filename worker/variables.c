@@ -38,6 +38,16 @@ static int reserve_variable(struct coxi_variables *variables, uint32_t id)
     return 0;
 }
 
+/* Works out what each pull and push would have to. */
+static void prepare(struct cox_variable *variable)
+{
+    const struct coxi_variable *v = variable->description;
+    variable->row_bytes = coxi_variable_row_bytes(v);
+    variable->gradient_limit = coxi_optimizer_gradient_limit(&v->optimizer);
+    variable->counts =
+        v->kind == COXI_KIND_DENSE && coxi_optimizer_counts(&v->optimizer);
+}
+
 /* Adds a variable that was checked. */
 static int enter_variable(struct coxi_variables *variables,
                           const struct coxi_variable *variable)
@@ -47,6 +57,7 @@ static int enter_variable(struct coxi_variables *variables,
     int r = added == NULL ? coxi_error_memory("a variable")
                           : coxi_variable_copy(variable, &added->description);
     if (r == 0) {
+        prepare(added);
         memcpy(added->name, variable->name, len);
         added->named = (struct coxi_named){.name = added->name, .len = len};
         r = coxi_names_add(&variables->names, &added->named);
@@ -70,12 +81,6 @@ int coxi_variables_add(struct coxi_variables *variables,
     }
     bool known = r == 0 && variables->by_id[variable->id] != NULL;
     return r != 0 || known ? r : enter_variable(variables, variable);
-}
-
-struct cox_variable *coxi_variables_get(const struct coxi_variables *variables,
-                                        const char *name)
-{
-    return (struct cox_variable *)coxi_names_get(&variables->names, name, strlen(name));
 }
 
 void coxi_variables_fini(struct coxi_variables *variables)

@@ -12,10 +12,14 @@
 
 struct coxi_copy;
 
-/* A variable as steps hold it. Never moves, and stays until coxi_variables_fini. */
+/* A variable as steps hold it, an item of `names`. Never moves, and stays until coxi_variables_fini. */
 struct cox_variable {
     struct coxi_named named;
     struct coxi_variable *description;
+    /* of the description, for each pull and push */
+    size_t row_bytes;
+    float gradient_limit; /* coxi_optimizer_gradient_limit */
+    bool counts;          /* every shard counts each gradient */
     /* the copy for COX_PULL_CACHED, or NULL; guarded by the run's lock */
     struct coxi_copy *copy;
     char name[]; /* here because a look-up reads it together with `named` */
@@ -32,10 +36,6 @@ struct coxi_variables {
  * stays as it is. COX_EPROTO, COX_ENOMEM. */
 int coxi_variables_add(struct coxi_variables *variables,
                        const struct coxi_variable *variable, uint32_t n_ps);
-
-/* The variable called `name`, or NULL. */
-struct cox_variable *coxi_variables_get(const struct coxi_variables *variables,
-                                        const char *name);
 
 void coxi_variables_fini(struct coxi_variables *variables);
 

@@ -11,19 +11,26 @@
 
 /* ---- layouts */
 
+/* The variable as a step finds it, or NULL. */
+static struct cox_variable *find(const struct rig *rig, const char *name)
+{
+    return (struct cox_variable *)coxi_names_get(&rig->run->variables.names, name,
+                                                 strlen(name));
+}
+
 TEST(run_keeps_a_variables_handle_when_the_layout_comes_again)
 {
     struct rig rig;
     rig_open(&rig, 2, 1, 16);
-    assert_null(coxi_variables_get(&rig.run->variables, "a"));
+    assert_null(find(&rig, "a"));
     (void)rig_counter(&rig, "a", 0);
-    struct cox_variable *a = coxi_variables_get(&rig.run->variables, "a");
+    struct cox_variable *a = find(&rig, "a");
     assert_non_null(a);
     assert_int_equal(COX_I64, a->description->dtype);
     (void)rig_counter(&rig, "b", 1);
-    assert_ptr_equal(a, coxi_variables_get(&rig.run->variables, "a"));
-    assert_int_equal(1, coxi_variables_get(&rig.run->variables, "b")->description->id);
-    assert_null(coxi_variables_get(&rig.run->variables, "c"));
+    assert_ptr_equal(a, find(&rig, "a"));
+    assert_int_equal(1, find(&rig, "b")->description->id);
+    assert_null(find(&rig, "c"));
     rig_close(&rig);
 }
 
@@ -33,7 +40,7 @@ TEST(run_finds_a_variable_without_its_lock)
     rig_open(&rig, 1, 1, 16);
     (void)rig_counter(&rig, "a", 0);
     coxi_lock(&rig.run->lock);
-    assert_non_null(coxi_variables_get(&rig.run->variables, "a"));
+    assert_non_null(find(&rig, "a"));
     coxi_unlock(&rig.run->lock);
     rig_close(&rig);
 }
@@ -63,8 +70,8 @@ TEST(run_refuses_a_layout_with_a_malformed_variable)
     rig.shards[id][0].ps = 2; /* there are ps 0 and 1 */
     assert_code(COX_EINVAL, rig_layout(&rig));
     assert_error_names("'b'");
-    assert_null(coxi_variables_get(&rig.run->variables, "b"));
-    assert_non_null(coxi_variables_get(&rig.run->variables, "a"));
+    assert_null(find(&rig, "b"));
+    assert_non_null(find(&rig, "a"));
     rig_close(&rig);
 }
 

@@ -1,11 +1,11 @@
 /*
- * A fetch: a pull of a step, with the request to each ps and the places of the answers.
- * pull.c begins and ends fetches.
+ * What pull.c and pull_listed.c share: a fetch, which is a pull of a step, with the
+ * request to each ps and the places of the answers.
  *
  * Threads: a slot; answers come on a ps client's thread, one for each part at a time.
  */
-#ifndef COXI_WORKER_FETCH_H
-#define COXI_WORKER_FETCH_H
+#ifndef COXI_WORKER_PULL_INTERNAL_H
+#define COXI_WORKER_PULL_INTERNAL_H
 
 #include "common/dtype.h"
 #include "worker/attempt.h"
@@ -73,20 +73,19 @@ static inline size_t coxi_pull_bytes(const struct coxi_variable *v, size_t count
            coxi_dtype_size(coxi_pull_dtype(v));
 }
 
-/* COX_EPROTO unless an answer of `len` bytes is as long as its versions say. */
-int coxi_fetch_check(const struct coxi_part *part, size_t len, const uint64_t *versions,
-                     size_t n_versions);
+/* ---- pull.c */
 
-/* Moves the values of a checked answer to the memory of its pieces. COX_ENONFINITE.
- * COX_EPSLOST: the kept copy is of another incarnation by now. */
-int coxi_fetch_deliver(const struct coxi_part *part, const uint8_t *from,
-                       const uint64_t *versions);
+/* Adds a piece to the request to a ps; `begin`: its first row, or COXI_ROWS_LISTED. */
+int coxi_pull_add_piece(struct coxi_part *part, uint64_t begin,
+                        const struct coxi_piece *piece);
 
-/* The same for all answers that a fetch has kept until the step waits for them. */
-int coxi_fetch_deliver_kept(const struct coxi_fetch *fetch);
+/* ---- pull_listed.c */
+
+/* Puts the listed rows of a pull into the requests to their ps. COX_ENOMEM. */
+int coxi_pull_listed(struct coxi_fetch *fetch, const struct cox_pull *pull);
 
 /* After all answers are delivered: copies rows that were asked for more than once to
  * all their places. */
-void coxi_fetch_move_apart(const struct coxi_fetch *fetch);
+void coxi_pull_move_apart(const struct coxi_fetch *fetch);
 
 #endif
