@@ -129,7 +129,6 @@ static int prepare(const struct coxi_store *store, const struct coxi_commit *com
                    struct coxi_buffer *scratch, struct ready_update *ret)
 {
     struct ready_update ready = {.op = (enum coxi_op)update->op,
-                                 .draw = draw_of(commit, update->variable),
                                  .step = commit->step,
                                  .loss_scale = commit->loss_scale};
     int r = coxi_store_find(store, update->variable, update->begin, update->count, at,
@@ -145,6 +144,7 @@ static int prepare(const struct coxi_store *store, const struct coxi_commit *com
         r = take_values(&ready, at, len);
     }
     if (r == 0 && ready.place.part->table != NULL && update->count > 0) {
+        ready.draw = draw_of(commit, update->variable);
         r = prepare_rows(&ready, scratch);
     }
     *ret = ready;

@@ -41,7 +41,7 @@ static void acknowledged(struct coxi_attempt *attempt, int code, const char *tex
 static int commit_code(int code, const struct coxi_message *answer,
                        const char **ret_text)
 {
-    *ret_text = coxi_error_text();
+    *ret_text = code != 0 ? coxi_error_text() : "";
     if (code == 0 && answer->kind != COXI_COMMITTED) {
         code = COX_EPROTO;
         *ret_text = "the ps answered a commit with something else";

@@ -36,8 +36,7 @@ int coxi_pull_add_piece(struct coxi_part *part, uint64_t begin,
     if (r == 0) {
         r = coxi_buffer_append_raw(&part->pieces, piece, sizeof(*piece));
     }
-    part->answer_len +=
-        coxi_pull_bytes(piece->variable, piece->count, piece->row_bytes);
+    part->answer_len += piece->count * piece->wire_bytes;
     return r;
 }
 
@@ -46,7 +45,9 @@ static int pull_range(struct coxi_fetch *fetch, const struct cox_pull *pull)
     const struct coxi_variable *v = pull->variable->description;
     bool all = pull->rows.form == COX_ROWS_ALL;
     uint64_t begin = all ? 0 : pull->rows.begin;
-    struct coxi_piece piece = {.variable = v, .row_bytes = pull->variable->row_bytes};
+    struct coxi_piece piece = {.variable = v,
+                               .row_bytes = pull->variable->row_bytes,
+                               .wire_bytes = pull->variable->wire_bytes};
     if ((pull->flags & COX_PULL_CACHED) != 0) {
         piece.copy = coxi_run_copy(fetch->attempt->run, pull->variable);
     }
@@ -100,7 +101,7 @@ static int check_finite(const struct coxi_piece *piece, const uint8_t *from)
 {
     const struct coxi_variable *v = piece->variable;
     size_t n = piece->count * piece->row_bytes / sizeof(float);
-    if (coxi_pull_dtype(v) == v->dtype || v->nonfinite != COXI_NONFINITE_REJECT ||
+    if (v->wire_dtype == 0 || v->nonfinite != COXI_NONFINITE_REJECT ||
         coxi_floats_infinite(v->wire_dtype, from, n) == 0) {
         return 0;
     }
@@ -114,7 +115,7 @@ static void put_values(const struct coxi_piece *piece, const uint8_t *from,
                        size_t bytes, uint8_t *to)
 {
     const struct coxi_variable *v = piece->variable;
-    if (coxi_pull_dtype(v) != v->dtype) {
+    if (v->wire_dtype != 0) {
         coxi_floats_widen(v->wire_dtype, from, bytes / sizeof(float), to);
     } else if (from != to) {
         memcpy(to, from, bytes);
@@ -126,9 +127,8 @@ static void put_rows(const struct coxi_part *part, const struct coxi_piece *piec
 {
     const uint32_t *places =
         (const uint32_t *)(const void *)part->places.data + piece->places;
-    size_t wire_row = coxi_pull_bytes(piece->variable, 1, piece->row_bytes);
     for (size_t i = 0; i < piece->count; i++) {
-        put_values(piece, from + i * wire_row, piece->row_bytes,
+        put_values(piece, from + i * piece->wire_bytes, piece->row_bytes,
                    piece->to + places[i] * piece->row_bytes);
     }
 }
@@ -162,8 +162,7 @@ static int check_answer(const struct coxi_part *part, size_t len,
             return coxi_error(COX_EPROTO, "the ps answered a pull without versions");
         }
         if (is_unchanged(&pieces[i], versions, i)) {
-            expected -= coxi_pull_bytes(pieces[i].variable, pieces[i].count,
-                                        pieces[i].row_bytes);
+            expected -= pieces[i].count * pieces[i].wire_bytes;
         }
     }
     return len == expected
@@ -199,7 +198,7 @@ static int deliver(const struct coxi_part *part, const uint8_t *from,
             coxi_copy_write(piece->copy, piece->shard, part->incarnation, versions[i],
                             piece->to);
         }
-        from += coxi_pull_bytes(piece->variable, piece->count, piece->row_bytes);
+        from += piece->count * piece->wire_bytes;
     }
     return r;
 }
@@ -238,7 +237,7 @@ static void answered(struct coxi_psc_request *request, int code,
 {
     struct coxi_part *part = (struct coxi_part *)request;
     struct coxi_fetch *fetch = part->fetch;
-    const char *text = coxi_error_text();
+    const char *text = code != 0 ? coxi_error_text() : "";
     if (code == 0 && answer->kind != COXI_PULLED) {
         code = COX_EPROTO;
         text = "the ps answered a pull with something else";
@@ -256,7 +255,7 @@ static void answered(struct coxi_psc_request *request, int code,
             code = fetch->at_once ? deliver(part, from, versions)
                                   : keep(part, from, len, versions, n_versions);
         }
-        text = coxi_error_text();
+        text = code != 0 ? coxi_error_text() : "";
     }
     (void)coxi_attempt_answered(fetch->attempt, &fetch->answers, code, text);
 }
@@ -281,7 +280,7 @@ static int choose_place(struct coxi_part *part, bool at_once)
         return r;
     }
     if (part->pieces.len == sizeof(*only) && !only->scattered &&
-        coxi_pull_dtype(only->variable) == only->variable->dtype) {
+        only->variable->wire_dtype == 0) {
         part->request.into = only->to;
     }
     return 0;

@@ -7,7 +7,6 @@
 #ifndef COXI_WORKER_PULL_INTERNAL_H
 #define COXI_WORKER_PULL_INTERNAL_H
 
-#include "common/dtype.h"
 #include "worker/attempt.h"
 
 /* A part of an answer: rows of one variable, and where they go. */
@@ -16,8 +15,9 @@ struct coxi_piece {
     uint8_t *to; /* the step's memory for the first row; scattered: for place 0 */
     size_t count;
     size_t row_bytes;
-    bool scattered; /* each row has a place of its own ... */
-    size_t places;  /* ... listed in the part's `places`, from this one on */
+    size_t wire_bytes; /* of a row in the answer */
+    bool scattered;    /* each row has a place of its own ... */
+    size_t places;     /* ... listed in the part's `places`, from this one on */
     /* keeps the values of shard `shard`; NULL: they are not kept */
     struct coxi_copy *copy;
     size_t shard;
@@ -58,20 +58,6 @@ struct coxi_fetch {
     uint32_t n_parts;
     struct coxi_part parts[]; /* one for each ps */
 };
-
-/* The type in which a variable's values come. */
-static inline uint32_t coxi_pull_dtype(const struct coxi_variable *v)
-{
-    return v->wire_dtype != 0 ? v->wire_dtype : v->dtype;
-}
-
-/* Bytes of `count` rows in the answer. */
-static inline size_t coxi_pull_bytes(const struct coxi_variable *v, size_t count,
-                                     size_t row_bytes)
-{
-    return count * row_bytes / coxi_dtype_size(v->dtype) *
-           coxi_dtype_size(coxi_pull_dtype(v));
-}
 
 /* ---- pull.c */
 

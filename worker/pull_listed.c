@@ -64,6 +64,7 @@ int coxi_pull_listed(struct coxi_fetch *fetch, const struct cox_pull *pull)
     const struct coxi_piece piece = {.variable = v,
                                      .to = pull->values,
                                      .row_bytes = doubled.row_bytes,
+                                     .wire_bytes = pull->variable->wire_bytes,
                                      .scattered = !spread->one};
     for (uint32_t p = 0; r == 0 && p < attempt->n_targets; p++) {
         size_t count = coxi_spread_count(spread, p);

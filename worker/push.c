@@ -41,6 +41,8 @@ struct update {
     bool drawn;     /* rounded by chance: each row by `draw` and its key or number */
     uint64_t draw;
     size_t row_bytes;
+    size_t size;      /* of a number in the variable's own type */
+    size_t wire_size; /* ... and as it is sent */
 };
 
 /* The seed of random rounding. It is the same in every attempt, and for any number of
@@ -72,6 +74,8 @@ static struct update update_of(const struct coxi_attempt *attempt,
             op == COXI_OP_GRADIENT && v->optimizer.kind != COXI_OPTIMIZER_LOSS_SCALE,
         .counted = op == COXI_OP_GRADIENT && variable->counts,
         .row_bytes = variable->row_bytes,
+        .size = variable->size,
+        .wire_size = narrow ? sizeof(uint16_t) : variable->size,
     };
 }
 
@@ -80,8 +84,8 @@ static float number_at(const struct coxi_target *target, const struct update *up
                        size_t i)
 {
     float x;
-    const uint8_t *at = target->update_payload.data + target->values_at +
-                        i * coxi_dtype_size(update->dtype);
+    const uint8_t *at =
+        target->update_payload.data + target->values_at + i * update->wire_size;
     if (update->dtype == COX_F32) {
         memcpy(&x, at, sizeof(x));
     } else {
@@ -177,8 +181,8 @@ static size_t put_values(struct coxi_target *target, const struct update *update
 {
     assert(from != NULL && target->update_payload.data != NULL); /* `bytes` is not 0 */
     uint8_t *to = target->update_payload.data + target->values_at;
-    size_t size = coxi_dtype_size(update->variable->dtype);
-    size_t wire_size = coxi_dtype_size(update->dtype);
+    size_t size = update->size;
+    size_t wire_size = update->wire_size;
     size_t n = bytes / size;
     size_t bad = n;
     for (size_t at = 0; at < n && bad == n; at += PIECE) {
@@ -226,7 +230,7 @@ static int update_range(struct coxi_attempt *attempt, const struct update *updat
     bool all = rows->form == COX_ROWS_ALL;
     uint64_t begin = all ? 0 : rows->begin;
     const struct coxi_variable *v = update->variable;
-    size_t numbers = update->row_bytes / coxi_dtype_size(v->dtype);
+    size_t numbers = update->row_bytes / update->size;
     for (size_t i = 0; (all || rows->n > 0) && i < v->n_shards; i++) {
         const struct coxi_shard *shard = &v->shards[i];
         struct coxi_range part = all ? (struct coxi_range){shard->begin, shard->count}
@@ -303,9 +307,8 @@ static int finish_list(struct coxi_attempt *attempt, const struct update *update
                        uint32_t ps, const uint8_t *values)
 {
     struct coxi_target *target = &attempt->targets[ps];
-    const struct coxi_variable *v = update->variable;
     size_t count = coxi_spread_count(&attempt->scratch->spread, ps);
-    size_t numbers = update->row_bytes / coxi_dtype_size(v->dtype);
+    size_t numbers = update->row_bytes / update->size;
     if (values == NULL) {
         values = target->update_payload.data + target->values_at;
     }

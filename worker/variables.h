@@ -18,6 +18,8 @@ struct cox_variable {
     struct coxi_variable *description;
     /* of the description, for each pull and push */
     size_t row_bytes;
+    size_t wire_bytes;    /* of a row that a ps sends */
+    size_t size;          /* of a number */
     float gradient_limit; /* coxi_optimizer_gradient_limit */
     bool counts;          /* every shard counts each gradient */
     /* the copy for COX_PULL_CACHED, or NULL; guarded by the run's lock */
