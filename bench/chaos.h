@@ -63,7 +63,7 @@ struct chaos_proc {
     char name[16]; /* the program's name, cut */
 };
 
-/* Lists the descendants that live, children behind their parents; returns how many. */
+/* Lists the living descendants, parents before their children; returns how many. */
 size_t chaos_procs(struct chaos_proc ret[CHAOS_PROCS_MAX]);
 
 /* True if process `pid` runs the program. */
@@ -148,7 +148,7 @@ int chaos_storm_start(const struct chaos_storm_options *options,
 /* Lets the storm rage, or stops it: no process is left stopped then. */
 void chaos_storm_rage(struct chaos_storm *storm, bool on);
 
-/* The client is this child now; 0: there is none. */
+/* Tells the storm the process of the client; 0: there is none. */
 void chaos_storm_client(struct chaos_storm *storm, pid_t pid);
 
 /* The connections that the storm cuts from now on, until it is calm. */

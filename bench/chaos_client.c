@@ -31,10 +31,10 @@ enum {
     KEEP = 4,             /* checkpoints */
     OPEN_MS = 30000,
     HELD_MAX = 512,   /* most futures that are held if results are kept */
-    KEEP_EVERY = 8,   /* one step in so many has its result kept: ... */
+    KEEP_EVERY = 8,   /* every KEEP_EVERY-th step has its result kept: ... */
     KEEP_AT = 3,      /* ... the one with this remainder; ... */
-    TAKE_AFTER = 4,   /* ... and the step so many later takes it */
-    FETCH_EVERY = 64, /* the client fetches the result of one step in so many */
+    TAKE_AFTER = 4,   /* ... and the step this much later takes it */
+    FETCH_EVERY = 64, /* the client fetches the result of every FETCH_EVERY-th step */
 };
 
 /* ---- errors */

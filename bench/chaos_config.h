@@ -47,10 +47,10 @@ struct chaos_config {
 
 extern const struct coxi_program chaos_program;
 
-/* Sets the options that --everything stands for, and others that were left open. */
+/* Sets the options that --everything implies, and those that were not given. */
 void chaos_config_complete(struct chaos_config *config);
 
-/* True if clients are processes of their own. */
+/* True if each client runs in a separate process. */
 bool chaos_config_is_apart(const struct chaos_config *config);
 
 /* True if disk errors are preloaded into all processes. */

@@ -1,5 +1,5 @@
 /*
- * See chaos_resources.h. Every so many steps the model gets a new number, and a new
+ * See chaos_resources.h. From time to time the model gets a new number, and a new
  * resource is created. Workers may make it at any time from then on, from what the
  * model holds by then: that number or a later one. A client that continues creates
  * again the resources that its steps may still ask for; the floor of these is the
@@ -16,7 +16,7 @@
 
 enum {
     VERSIONS = 16, /* of the resource, in all */
-    USE_EVERY = 4, /* one step in so many uses a resource */
+    USE_EVERY = 4, /* one step in this many uses a resource */
     ELEMENTS = 8,  /* of the model, on each ps */
 };
 

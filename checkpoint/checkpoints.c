@@ -245,8 +245,8 @@ struct pruning {
     size_t n_bases;
 };
 
-/* True if a checkpoint that stays builds on this one. Reads manifests only now, so that
- * those of checkpoints without an older one are never read. */
+/* True if a checkpoint that stays builds on this one. The manifests of those that stay
+ * are read only when the first older checkpoint is checked. */
 static bool is_base(struct pruning *p, uint64_t number)
 {
     bool found = false;

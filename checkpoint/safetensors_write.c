@@ -227,7 +227,7 @@ static int header_text(const struct coxi_st_tensor *tensors, size_t n,
     return 0;
 }
 
-/* Computes the place of each tensor, behind the header. */
+/* Computes the place of each tensor after the header. */
 static int make_streams(struct coxi_st_writer *writer,
                         const struct coxi_st_tensor *tensors, size_t n)
 {

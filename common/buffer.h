@@ -18,7 +18,8 @@ static inline size_t coxi_align(size_t n, size_t to)
     return (n + to - 1) / to * to;
 }
 
-/* Makes room for `more` bytes behind len. COX_ENOMEM: the buffer is unchanged. */
+/* Makes room for `more` bytes after its `len` bytes. COX_ENOMEM: the buffer is
+ * unchanged. */
 int coxi_buffer_reserve(struct coxi_buffer *buffer, size_t more);
 
 /* Appends `len` bytes (`bytes` NULL: zeros) and pads with zeros to a multiple of 8. */

@@ -1,9 +1,9 @@
 /*
  * See crc.h. On a processor with a carry-less multiplication, each 64 bytes are folded
- * onto the 64 bytes behind them, which then leave the same remainder as both. zlib does
- * the last 16 bytes, and on other processors all bytes. The method and its numbers:
- * Gopal and others, "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ",
- * Intel 2009.
+ * onto the next 64 bytes, which then have the same remainder as both together. zlib
+ * does the last 16 bytes, and on other processors all bytes. The method and its
+ * numbers: Gopal and others, "Fast CRC Computation for Generic Polynomials Using
+ * PCLMULQDQ", Intel 2009.
  *
  * Cost: a byte takes zlib 0.5 to 1 ns, folding a tenth of that.
  */
@@ -29,7 +29,8 @@ static __m128i load(const uint8_t *data)
     return _mm_loadu_si128((const __m128i *)(const void *)data);
 }
 
-/* Folds x onto `next`. The constants `by` fix how far `next` lies behind x. */
+/* Folds x onto `next`. The constants `by` determine how many bytes `next` comes after
+ * x. */
 FOLDS static __m128i fold(__m128i x, __m128i by, __m128i next)
 {
     __m128i low = _mm_clmulepi64_si128(x, by, 0x00);

@@ -11,8 +11,8 @@
 int coxi_path(char ret[PATH_MAX], const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Reads a whole regular file of at most `max` bytes, and puts a NUL behind them. *ret
- * is for free(). COX_ENOENT: there is no such file; COX_EIO; COX_ELIMIT. */
+/* Reads a whole regular file of at most `max` bytes, and adds a NUL. *ret is for
+ * free(). COX_ENOENT: there is no such file; COX_EIO; COX_ELIMIT. */
 int coxi_file_read(const char *path, size_t max, uint8_t **ret, size_t *ret_len);
 
 /*

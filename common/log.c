@@ -129,7 +129,7 @@ void coxi_log_bound(uint64_t max_bytes)
     int flags = fcntl(log_fd, F_GETFL);
     log_max_bytes = max_bytes;
     if (max_bytes > 0 && flags >= 0 && fstat(log_fd, &st) == 0 && S_ISREG(st.st_mode)) {
-        /* Otherwise we would write behind a hole after the file is emptied. */
+        /* Otherwise, after the file is emptied, we would write after a hole. */
         (void)fcntl(log_fd, F_SETFL, flags | O_APPEND);
     }
 }

@@ -157,7 +157,8 @@ static bool put(struct coxi_loop *loop, struct coxi_mail *mail)
 void coxi_loop_post(struct coxi_loop *loop, struct coxi_mail *mail)
 {
     coxi_lock(&loop->lock);
-    if (put(loop, mail)) { /* whoever posted the first one sees to a turn */
+    /* the thread that posted the first mail makes sure that a turn runs */
+    if (put(loop, mail)) {
         (void)uv_async_send(&loop->async);
     }
     coxi_unlock(&loop->lock);

@@ -36,7 +36,7 @@ void coxi_loop_post(struct coxi_loop *loop, struct coxi_mail *mail);
 void coxi_loop_put(struct coxi_loop *loop, struct coxi_mail *mail);
 void coxi_loop_run_posted(struct coxi_loop *loop);
 
-/* The same for mail that need not run behind earlier mail: while the loop sleeps, the
+/* The same for mail that need not wait for earlier mail: while the loop sleeps, the
  * calling thread runs it, as in coxi_loop_wake_here. */
 void coxi_loop_run_here(struct coxi_loop *loop, struct coxi_mail *mail);
 
@@ -61,7 +61,8 @@ void coxi_loop_wake_after_mail(struct coxi_loop *loop);
  */
 void coxi_loop_assert_may_wait(void);
 
-/* Calls `on_signal(arg, signum)` on the loop. Before it runs, or on it. */
+/* From now on calls `on_signal(arg, signum)` on the loop for each such signal. Call
+ * before the loop runs, or on the loop. */
 int coxi_loop_on_signal(struct coxi_loop *loop, int signum,
                         void (*on_signal)(void *arg, int signum));
 

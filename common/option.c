@@ -301,7 +301,7 @@ static int parse_option(const struct coxi_program *program, int argc, char **arg
 }
 
 /* One pass over the arguments: only the option --config, or all options except it.
- * Arguments that are no options end up behind the options, in order. */
+ * Arguments that are no options are moved after the options, in order. */
 static int parse_arguments(const struct coxi_program *program, int argc, char **argv,
                            bool file_pass, void *config, int *ret_rest)
 {

@@ -103,7 +103,8 @@ struct coxi_state_layout coxi_optimizer_layout(const struct coxi_variable *varia
 
 /*
  * True if the rule depends on the number of earlier updates (Adam's t). Each ps that
- * has a shard of a dense variable counts all its updates, whichever rows they change.
+ * has a shard of a dense variable counts all its updates, also those that change only
+ * other rows.
  */
 bool coxi_optimizer_counts(const struct coxi_optimizer *optimizer);
 

@@ -11,8 +11,8 @@
 /*
  * The public structs that begin with `size`, each with the last field of its first
  * version. A struct that ends before that field was not initialized; nor was one whose
- * size is no multiple of the alignment of size_t. Fields behind that one may be
- * missing, and are 0 then.
+ * size is no multiple of the alignment of size_t. Fields after that one may be missing,
+ * and are 0 then.
  */
 #define COXI_STRUCTS(X)                                                                \
     X(CALL, cox_call, n_args)                                                          \

@@ -72,7 +72,7 @@ static bool receive_all(struct coxi_gather *gather)
         if (member->from->receive(member->from->arg, &any) == 0) {
             at = &member->next;
         } else {
-            *at = member->next; /* before its memory goes */
+            *at = member->next; /* before its memory is freed */
             let_go(gather, member);
         }
     }

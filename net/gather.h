@@ -38,7 +38,7 @@ struct coxi_gathered {
 struct coxi_bell *coxi_gather_bell(struct coxi_gather *gather);
 pthread_t coxi_gather_thread(const struct coxi_gather *gather);
 
-/* Has the gatherer receive, and returns when nothing comes any more. */
+/* Lets the gatherer receive; returns when nothing will come any more. */
 void coxi_gather_receive(struct coxi_gather *gather, const struct coxi_gathered *from);
 
 #endif

@@ -156,7 +156,7 @@ int coxi_link_send_made(struct coxi_link *link, const struct coxi_made *frame);
  * The local path: a link between two processes of one host may continue over shared
  * memory, which costs less. The side that dialled makes an offer (`ring_bytes` as in
  * coxi_rings_new) and sends its name to the other side in a frame. The other side tries
- * to accept that name, and answers in a frame whether it could. Right behind these
+ * to accept that name, and answers in a frame whether it could. Right after these
  * frames each side goes local (or withdraws the offer), on the receiving thread or
  * before receiving starts, when no other frame can be under way. A local link receives
  * by coxi_link_run. Nothing else changes: the death or silence of a peer is noticed as
@@ -169,7 +169,7 @@ int coxi_link_offer(struct coxi_link *link, struct coxi_gather *gather,
 void coxi_link_withdraw(struct coxi_link *link);
 int coxi_link_accept(struct coxi_link *link, const char *name);
 void coxi_link_go_local(
-    struct coxi_link *link); /* blocks until what is in line has left */
+    struct coxi_link *link); /* blocks until all queued frames were sent */
 
 /* True if frames go over the local path. */
 bool coxi_link_is_local(struct coxi_link *link);

@@ -68,7 +68,7 @@ struct coxi_spares {
 /* Links that are watched together (link_watch.c). */
 struct coxi_links {
     uint64_t timeout_ms;
-    struct coxi_mutex lock; /* before a link's lock */
+    struct coxi_mutex lock; /* comes before a link's lock */
     struct coxi_link *first COXI_GUARDED_BY(lock);
     uint64_t looked_ms COXI_GUARDED_BY(lock); /* when the links were looked at last */
 };
@@ -100,10 +100,10 @@ struct coxi_link {
     atomic_bool handling;
     atomic_uint_least64_t last_in_ms;
     atomic_uint_least64_t last_out_ms;
-    /* since when the kernel takes nothing; 0: it does */
+    /* since when the kernel accepts no bytes; 0: it accepts them */
     atomic_uint_least64_t stuck_ms;
 
-    /* The local path: its rings, NULL before it exists; and whether the stream has
+    /* The local path: its rings, or NULL before it exists; and whether the stream has
      * ended. */
     struct coxi_rings *_Atomic rings;
     struct coxi_gather *gather; /* receives for the local path, or NULL */
@@ -125,7 +125,7 @@ struct coxi_link {
     size_t pad_left;
     uint8_t pad[8];          /* room for the zeros behind a payload */
     struct coxi_frame frame; /* the frame of `payload` */
-    uint8_t *scratch;        /* for payloads for which the owner gave no place */
+    uint8_t *scratch;        /* receives payloads for which the owner gave no memory */
     size_t scratch_capacity;
 
     struct coxi_mutex lock; /* leaf */
@@ -185,8 +185,8 @@ enum {
     COXI_LINE_MADE_MAX = 2, /* one is filled while the other is sent */
 };
 
-/* An empty chunk for `capacity` bytes; one without a kind if it is longer than the
- * chunks that are kept. NULL: no memory. */
+/* An empty chunk for `capacity` bytes. If that is more than the kept chunks have, it
+ * has no kind, and is not kept. NULL: no memory. */
 struct coxi_chunk *coxi_line_chunk(struct coxi_link *link, int kind, size_t capacity)
     COXI_REQUIRES(link->lock);
 void coxi_line_append(struct coxi_link_line *line, struct coxi_chunk *chunk);
@@ -229,8 +229,8 @@ void coxi_link_shut(struct coxi_link *link);
 
 /* ---- link_made.c */
 
-/* Waits until at most `bytes` are in line, not counting frames that are held behind a
- * frame that is being made. Unlocks meanwhile. */
+/* Waits until at most `bytes` are in line, not counting frames that wait for a frame
+ * that is being made. Unlocks meanwhile. */
 void coxi_link_await_line(struct coxi_link *link, size_t bytes,
                           struct coxi_chunk **done) COXI_REQUIRES(link->lock);
 

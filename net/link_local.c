@@ -1,7 +1,7 @@
 /*
  * Changes a link over to the local path: frames go through rings that it shares with a
  * peer on the same host (rings.h); link_send.c and link_receive.c copy them. The stream
- * stays open: its end shows that the peer is gone, for whatever reason.
+ * stays open: its end shows that the peer is gone.
  *
  * States: STREAM -> (offered, or accepted) rings exist -> (both greetings have left)
  * LOCAL. Each side changes over after its own greeting, when nothing is in line. From

@@ -2,8 +2,8 @@
  * The sending half of a link: gathers frames into writes.
  *
  * The line: frames waiting to be sent, as pieces of memory one after the other, and how
- * much of them was sent. Small frames are copied behind each other into chunks. Long
- * segments are lent: each has a chunk that only points to it, behind a short chunk for
+ * much of them was sent. Small frames are copied into chunks, one after the other. Long
+ * segments are lent: each has a chunk that only points to it, after a short chunk for
  * the head. A sent chunk is kept for reuse; of each kind, as many are kept as a busy
  * link has in line.
  *
@@ -31,11 +31,11 @@
 #include "net/link_internal.h"
 
 enum {
-    LINE_IOVS = 8, /* nng takes no more */
+    LINE_IOVS = 8, /* the most that nng takes */
     CHUNK = 16 * 1024,
     SMALL = 512,
-    /* answers of a batch that leave before it is done, so that the peer can start on
-     * them; then twice as many, and so on */
+    /* the first answers of a batch, which leave early so that the peer can start on
+     * them; the next group is twice as large, and so on */
     CORK_FRAMES = 4,
     ROUNDS_MAX = 8, /* sends in a row by one thread, also of other threads' frames */
 };

@@ -5,12 +5,12 @@
 #include "net/link.h"
 #include "schema/wire.h"
 
-/* The longest payload that a peer may send behind a message after its greeting: 16
+/* The longest payload that a peer may send with a message, once it has greeted: 16
  * GiB. */
 #define COXI_PAYLOAD_MAX ((size_t)1 << 34)
 
-/* At most so many commits of one closure to one ps, one after the other: each flush
- * begins another one. */
+/* The most segments of a closure, and so of its commits to one ps: each flush ends a
+ * segment. */
 enum { COXI_SEGMENTS_MAX = 1024 };
 
 /* The payload that follows a message: segments, sent one after the other. */
@@ -24,10 +24,10 @@ struct coxi_payload {
 /*
  * Encodes and sends `message`, followed by `payload` (NULL: none). `later` and errors
  * as in coxi_link_send; COX_ELIMIT: the message cannot be encoded. If a message cannot
- * be sent, for whatever reason, the link is closed, because later messages would build
- * on a missing one, and a peer that waits for it would wait for ever. So most callers
- * may ignore the returned code. Check an answer that may be too large before
- * (coxi_message_fits): otherwise the peer asks for it again on the next link.
+ * be sent, the link is closed, because later messages would build on a missing one, and
+ * a peer that waits for it would wait for ever. So most callers may ignore the returned
+ * code. Check an answer that may be too large before (coxi_message_fits): otherwise the
+ * peer asks for it again on the next link.
  */
 int coxi_message_send(struct coxi_link *link, const struct coxi_message *message,
                       const struct coxi_payload *payload, bool later);

@@ -27,23 +27,24 @@ struct coxi_psc_options {
     struct coxi_hello self;   /* our greeting */
     struct coxi_links *links; /* they watch the connections */
     int connect_ms;           /* the time of one attempt to connect */
-    int reconnect_ms; /* the ps is lost after so long without a connection; -1: never */
-    int request_ms;   /* after so long without an answer: COX_ETIMEDOUT */
+    /* the ps is lost after this long without a connection; -1: never */
+    int reconnect_ms;
+    int request_ms;        /* after this long without an answer: COX_ETIMEDOUT */
     bool same_incarnation; /* a restarted ps is lost, too */
     bool local_path;       /* use shared memory if the ps is on the same host */
     /* Receives from the control connection on the local path, together with those of
      * other ps (gather.h); NULL: the connection's own thread receives. Outlives the ps
      * client */
     struct coxi_gather *gather;
-    int unreached_ms; /* on_reach is called after so long out of reach; 0: never */
+    int unreached_ms; /* on_reach is called after this long out of reach; 0: never */
     /* The ps is lost, with the reason (coxi_psc_wait has the code). Called once, on one
      * of the ps client's threads. Optional. */
     void (*on_lost)(void *arg, struct coxi_psc *psc, const char *text);
     /*
-     * With unreached_ms: the ps has been out of reach for so long (`text`: why), or is
-     * within reach again (`text` NULL). Between the two calls every request ends with
-     * COX_EPSLOST; if another daemon is at the address, the ps client goes on dialling.
-     * Called by coxi_psc_tick and coxi_psc_follow.
+     * With unreached_ms: the ps has been out of reach for that long (`text`: why), or
+     * is within reach again (`text` NULL). Between the two calls every request ends
+     * with COX_EPSLOST; if another daemon is at the address, the ps client goes on
+     * dialling. Called by coxi_psc_tick and coxi_psc_follow.
      */
     void (*on_reach)(void *arg, struct coxi_psc *psc, const char *text);
     /* All answers of one read have been handed out. Optional. */

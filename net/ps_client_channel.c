@@ -128,8 +128,11 @@ static int greeted(struct coxi_psc_channel *channel, const struct coxi_hello *he
     return 0;
 }
 
-/* Notes that `code`, with the last error's text, ends this ps for us. It is reported
- * when the link has ended, so that queued data leave first. Returns the code. */
+/*
+ * Notes that this ps cannot be used any more, because of `code` and the last error's
+ * text. It is reported when the link has ended, so that queued data leave first.
+ * Returns the code.
+ */
 static int condemn(struct coxi_psc_channel *channel, int code)
 {
     channel->verdict = code;
@@ -315,7 +318,7 @@ static void end_reach(struct coxi_psc *psc)
     for (int i = 0; i < 2; i++) {
         end_channel(&psc->channels[i], true, psc->last_text);
     }
-    psc->n_moves++; /* threads that wait to dial handle the requests */
+    psc->n_moves++; /* wakes the threads that wait to dial, which end the requests */
     (void)pthread_cond_broadcast(&psc->changed);
     coxi_unlock(&psc->lock);
 }

@@ -35,7 +35,7 @@ struct coxi_psc {
         uint64_t incarnation COXI_GUARDED_BY(lock);
         uint64_t up_ms COXI_GUARDED_BY(lock);   /* since when it is up */
         uint64_t n_moves COXI_GUARDED_BY(lock); /* psc->n_moves when it was dialled */
-        /* this and the next two: used by its own thread only */
+        /* used by its own thread only, like the next two */
         bool greeted;
         int verdict; /* why another attempt would not help, or 0 */
         char verdict_text[256];

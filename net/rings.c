@@ -6,8 +6,8 @@
  *   - In each ring, written - taken is at most its size; both only grow. Each side
  *     keeps its own counts in memory of its own, and checks the counts of the other
  *     side.
- *   - Each ring is mapped twice, one mapping behind the other, so that a piece of it
- *     never wraps.
+ *   - Each ring is mapped twice, one mapping right after the other, so that a piece of
+ *     it never wraps.
  *   - A side that is about to sleep says so in `wants`, then looks once more; the other
  *     side moves its count, then looks into `wants`. All these accesses are
  *     sequentially consistent, so one of the two sees the other. `dozes` does the same
@@ -45,7 +45,7 @@ enum {
 
 static const char memory_name[] = "coxswain";
 
-/* A side's counts of bytes, which that side alone writes, and its bell. */
+/* The counts and the bell of one side. Only that side writes its counts. */
 struct side {
     _Alignas(64) atomic_uint_least64_t written;
     _Alignas(64) atomic_uint_least64_t taken;

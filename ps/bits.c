@@ -1,4 +1,4 @@
-/* See bits.h. Memory comes when the first row of a segment is added. Cost: a load and
+/* See bits.h. A segment gets its memory when its first row is added. Cost: a load and
  * an atomic operation for each call. */
 #include "ps/bits.h"
 
@@ -53,7 +53,7 @@ void coxi_bits_drop(struct coxi_bits *bits, uint32_t row)
 }
 
 /* Finds the words from number *word on that lie in one segment (NULL: that segment does
- * not exist), and moves *word behind them. False: there are no more. */
+ * not exist), and moves *word past them. False: there are no more. */
 static bool next_words(const struct coxi_bits *bits, uint64_t *word,
                        _Atomic(uint64_t) **ret, size_t *ret_n)
 {

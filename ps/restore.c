@@ -469,8 +469,8 @@ static int load_parts(struct coxi_restoring *restoring)
     return r;
 }
 
-/* Loads the file, then checks its sum. If the file is damaged, that is the error,
- * whatever else is wrong with it. */
+/* Loads the file, then checks its sum. If the file is damaged, that is the reported
+ * error, even if something else is wrong, too. */
 static int load_file(struct coxi_restoring *restoring)
 {
     int r = coxi_st_sum_new(restoring->file, &restoring->sum);

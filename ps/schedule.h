@@ -1,8 +1,8 @@
 /*
  * Learning rates by step, as variable.h defines them (enum cox_schedule_kind). The step
  * comes with each commit. It follows from the closure's id (or the step function sets
- * it), so it is the same on every ps, for every attempt and in every replay, whatever a
- * ps has counted.
+ * it), so it is the same on every ps, for every attempt and in every replay. It does
+ * not depend on a ps's counts.
  *
  *   linear, polynomial, exponential, step as Keras's PolynomialDecay (linear: power 1)
  *                                         and ExponentialDecay (step: staircase)

@@ -66,7 +66,7 @@ void coxi_part_tensor_name(const struct coxi_part *part, const char *suffix,
     }
 }
 
-/* The tensor's name behind the variable's name and part; NULL: nothing. */
+/* The suffix of the tensor's name after the variable's name and part; NULL: none. */
 static const char *suffix_of(const struct coxi_part *part, size_t content)
 {
     static const char *const names[] = {

@@ -266,7 +266,8 @@ int coxi_part_rate(struct coxi_part *part, const struct coxi_rate *rate)
     return 0;
 }
 
-/* True if the variable exists already, whatever its rate is by now. Registry read. */
+/* True if the variable exists already, perhaps with another rate by now. Registry
+ * read. */
 static bool is_there(const struct coxi_store *store,
                      const struct coxi_variable *variable)
 {

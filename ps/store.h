@@ -72,9 +72,9 @@ int coxi_store_meant(const struct coxi_store *store, uint64_t incarnation);
 
 /*
  * Creates this ps's part of a variable, by the operation `closure` (0: none, nothing is
- * recorded). If it exists already with the same description, nothing happens, whoever
- * created it. COX_EEXIST: another variable has the id or the name; COX_ENOMEM:
- * --memory-max or the host's own; COX_EINVAL, COX_EFENCED.
+ * recorded). If it exists already with the same description, nothing happens, even if
+ * another client created it. COX_EEXIST: another variable has the id or the name;
+ * COX_ENOMEM: --memory-max or the host's own; COX_EINVAL, COX_EFENCED.
  */
 int coxi_store_create(struct coxi_store *store, const struct coxi_create *create);
 

@@ -23,7 +23,7 @@
 enum {
     GONE_LEAST = 1 << 16,   /* dropped keys that are noted in any table */
     LISTED_LEAST = 1 << 10, /* keys that are listed in any table ... */
-    LISTED_SHARE = 8,       /* ... and one more for so many rows */
+    LISTED_SHARE = 8,       /* ... and one more for this many rows */
     MERGED_MAX = 1 << 18,   /* keys that are copied while commits wait */
 };
 

@@ -76,7 +76,7 @@ void coxi_test_keep_no_freed_memory(void);
 /* Writes a file. */
 void coxi_test_write(const char *path, const void *bytes, size_t len);
 
-/* Reads a whole file and puts a NUL behind it; for free(). */
+/* Reads a whole file and adds a NUL; for free(). */
 char *coxi_test_read(const char *path, size_t *ret_len);
 
 /* Calls `condition(arg)` until it is true, at most 8 s: for events elsewhere that can

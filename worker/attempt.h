@@ -20,7 +20,7 @@
 
 enum {
     COXI_STEP_TEXT_MAX = 512,
-    COXI_PULLS_MAX = 8, /* pulls that a step may begin before it waits for any */
+    COXI_PULLS_MAX = 8, /* the most pulls that a step may have under way */
     COXI_FETCHES_MAX,   /* one more, for a pull that is waited for at once */
 };
 
@@ -190,20 +190,20 @@ struct coxi_attempt {
     struct coxi_buffer metrics; /* of this segment; see metric.c */
     uint32_t n_pushes;          /* updates that the step has pushed so far */
     uint32_t segment; /* the segment being collected: the number of flushes before it */
-    uint32_t last_ps; /* the first ps that the segment before went to */
+    uint32_t last_ps; /* the first ps to which the previous segment went */
 
     /* gradients are multiplied by `loss_scale`, the value of `scale`; NULL and 0: not
      * scaled */
     const struct coxi_variable *scale;
     float loss_scale;
-    /* the loss scale that learns how this step went, or NULL */
+    /* the loss scale that this step updates, or NULL */
     const struct cox_variable *told;
     bool overflowed; /* apply no gradient of this segment */
     /* which gradient overflowed, if the worker saw it */
     char overflow_text[COXI_STEP_TEXT_MAX];
 
-    /* what went wrong so far */
-    /* code of a pull or flush that failed through no fault of the step, or 0 */
+    /* errors so far */
+    /* code of a pull or flush that failed although the step made no mistake, or 0 */
     int lost;
     /* code of an update that was not collected or a flush that failed, or 0 */
     int broken;
@@ -257,7 +257,7 @@ void coxi_attempt_drop(struct coxi_attempt *attempt);
  * to its run. `committed`: it has a place in the commit window, which becomes free. */
 void coxi_attempt_end(struct coxi_attempt *attempt, bool committed);
 
-/* Gives the attempt back without a report: see coxi_attempt_end. */
+/* Like coxi_attempt_end, but without a report. */
 void coxi_attempt_give_back(struct coxi_attempt *attempt, bool committed);
 
 #endif

@@ -21,7 +21,7 @@
 #include "common/sync.h"
 #include "worker/overflow.h"
 
-enum { MEASURED = 16 }; /* the time of one commit in so many is measured */
+enum { MEASURED = 16 }; /* the time of every 16th commit is measured */
 
 /* ---- acknowledgements */
 
@@ -157,7 +157,7 @@ static bool wait_for_place(struct coxi_run *run, struct coxi_running *running)
     if (coxi_running_end(running) == COXI_RUN_RETURNED) {
         return true;
     }
-    (void)pthread_cond_signal(&run->room); /* another attempt may have the place */
+    (void)pthread_cond_signal(&run->room); /* leave the place to another attempt */
     return false;
 }
 

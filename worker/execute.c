@@ -8,8 +8,8 @@
  *   RUNNING -> reported, if the step failed, was cancelled or touched nothing
  *
  * An attempt can be cancelled (worker/attempt.h) until it has a place in the commit
- * window; from then on it commits, whatever is asked. A step that fails or is cancelled
- * reports what its flushes have touched.
+ * window; from then on it commits, and cannot be cancelled. A step that fails or is
+ * cancelled reports what its flushes have touched.
  */
 #include "worker/execute.h"
 

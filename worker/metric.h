@@ -10,7 +10,7 @@ int coxi_metric_push(struct coxi_attempt *attempt, const struct coxi_variable *v
 int coxi_metric_push_auc(struct coxi_attempt *attempt, const struct coxi_variable *v,
                          const float *labels, const float *scores, size_t n);
 
-/* Begins a new update for later additions to `v`, behind all updates that were
+/* Begins a new update for later additions to `v`, after all updates that were
  * collected. */
 void coxi_metric_end(struct coxi_attempt *attempt, const struct coxi_variable *v);
 

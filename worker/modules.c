@@ -1,7 +1,7 @@
 /*
- * See modules.h. A loaded module is never closed, because a thread or a handler that
- * one of its steps has left behind would run into nothing. The dynamic linker knows a
- * file that it has loaded, so one copy of each content stays.
+ * See modules.h. A loaded module is never closed, because a step may have left a thread
+ * or a handler whose code must stay. The dynamic linker loads the same file only once,
+ * so at most one copy of each content stays.
  */
 #include "worker/modules.h"
 

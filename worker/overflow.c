@@ -45,8 +45,8 @@ static void take_out(struct coxi_buffer *buffer, size_t at, size_t len)
     buffer->len -= len;
 }
 
-/* Takes the gradients out of what goes to a ps; the last one first, because what lies
- * behind a gradient moves. */
+/* Takes the gradients out of the updates for a ps; the last one first, because the
+ * updates after a gradient move. */
 static void skip(struct coxi_target *target)
 {
     const struct coxi_gradient *gradients =

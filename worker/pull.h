@@ -13,7 +13,7 @@ int coxi_pull_wait(struct coxi_attempt *attempt, struct coxi_fetch *fetch);
 /* Waits for the pulls that the step has left under way, and drops their values. */
 void coxi_pulls_end(struct coxi_attempt *attempt);
 
-/* Frees the fetches that a scratch keeps. */
+/* Frees the fetches of a scratch. */
 void coxi_pulls_free(struct coxi_scratch *scratch);
 
 #endif

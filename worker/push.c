@@ -94,8 +94,8 @@ static float number_at(const struct coxi_target *target, const struct update *up
     return x;
 }
 
-/* Sets the error for the i-th number of what goes to `target`, in row `row`, which must
- * not be sent. */
+/* Sets the error for a number that must not be sent: the i-th of the update for
+ * `target`, in row `row`. */
 static int nonfinite(struct coxi_attempt *attempt, const struct update *update,
                      const struct coxi_target *target, size_t i, uint64_t row)
 {
@@ -121,8 +121,8 @@ static int nonfinite(struct coxi_attempt *attempt, const struct update *update,
     return coxi_overflow_nonfinite(attempt, r);
 }
 
-/* Appends an update of `count` rows to what goes to `target`, and sets where its list
- * and its values begin. At first the values have room for their own type. */
+/* Appends an update of `count` rows to those for `target`, and sets where its list and
+ * its values begin. The values get room for the variable's own type first. */
 static int open_update(struct coxi_target *target, const struct update *update,
                        uint64_t begin, size_t count, size_t list_len)
 {

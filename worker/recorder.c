@@ -1,7 +1,7 @@
 /*
- * See recorder.h. The memory is a memfd of fixed size. It is sealed, so whatever a step
- * does to it, the supervisor's own mapping stays whole. What is in it may be garbage
- * then, so every count that is read is bounded.
+ * See recorder.h. The memory is a memfd of fixed size. It is sealed, so no step can
+ * shrink it and break the supervisor's mapping. A step may overwrite it with garbage,
+ * so every count that is read is bounded.
  *
  * Invariants: an entry is written only while it is not marked as running. So an entry
  * that is marked names the right closure, wherever the process was stopped. Crashes are
@@ -45,8 +45,8 @@ struct coxi_recorder {
     atomic_uint serves;
     uint32_t n_crashed;
     atomic_uint excused;        /* steps that run and are not blamed are innocent */
-    atomic_uint died;           /* a step process died since the client was met */
-    struct coxi_session client; /* the last client that was met */
+    atomic_uint died;           /* a step process died since that client came */
+    struct coxi_session client; /* the last client that has come */
     uint32_t unused[4];         /* to the end of the cache line */
     struct coxi_recorder_slot slots[COXI_RECORDER_MAX];
     struct coxi_session sessions[COXI_RECORDER_MAX]; /* of `crashed` */

@@ -34,7 +34,8 @@ int coxi_recorder_attach(struct coxi_recorder **ret);
 
 void coxi_recorder_free(struct coxi_recorder *recorder); /* takes NULL */
 
-/* Notes that the step process serves clients; and tells whether it has got that far. */
+/* _serve notes that the step process serves clients; _serves returns whether it
+ * does. */
 void coxi_recorder_serve(struct coxi_recorder *recorder);
 bool coxi_recorder_serves(const struct coxi_recorder *recorder);
 
@@ -77,7 +78,7 @@ bool coxi_recorder_kills(const struct coxi_recorder *recorder,
 
 /*
  * After the step process has died of `signal` (0: it exited): turns the closures that
- * ran into crashes, behind those that no client has taken yet, and makes the recorder
+ * ran into crashes, after those that no client has taken yet, and makes the recorder
  * ready for the next process. If the process excused its steps, only those that it
  * blamed become crashes. Returns the number of new crashes; *ret: where they are, until
  * the next call of any function.
@@ -94,8 +95,8 @@ size_t coxi_recorder_take(struct coxi_recorder *recorder,
                           const struct coxi_session *session,
                           struct coxi_crashed_head *ret);
 
-/* Notes which client has come. True if the client before was the same, and a step
- * process has died since then, whatever ran in it. One thread at a time. */
+/* Notes which client has come. True if the previous client was the same one, and a step
+ * process has died since it came, even if no step ran. One thread at a time. */
 bool coxi_recorder_meet(struct coxi_recorder *recorder,
                         const struct coxi_session *session);
 

@@ -48,7 +48,8 @@ struct coxi_kept {
     uint32_t users;
     /* of the step that makes it; closure: 0, attempt: the resource's id */
     struct coxi_closure_head head;
-    uint64_t position; /* the next closure's id when it was created */
+    /* the id that the next closure had when the resource was created */
+    uint64_t position;
     /* hidden from closures with this id or a higher one; 0: from none */
     uint64_t until;
     /* layouts that the run had received when it came: a newer ps refuses its making */
@@ -90,7 +91,7 @@ int coxi_resources_add(struct coxi_resources *resources,
 /* Hides resource `id`, if it exists, from closures with ids from `until` on. */
 void coxi_resources_hide(struct coxi_resources *resources, uint32_t id, uint64_t until);
 
-/* Drops resource `id`, if it exists; or drops all, and takes in no more. */
+/* _drop drops resource `id`, if it exists; _close drops all, and accepts no more. */
 void coxi_resources_drop(struct coxi_resources *resources, uint32_t id);
 void coxi_resources_close(struct coxi_resources *resources);
 

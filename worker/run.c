@@ -160,7 +160,8 @@ static void on_batch(void *arg)
     coxi_run_flush_reports(arg);
 }
 
-/* Tells the client before requests to that ps end, so that it knows why they do. */
+/* Tells the client that the ps is out of reach before the requests to it fail, so that
+ * the client knows the reason. */
 static void on_reach(void *arg, struct coxi_psc *psc, const char *text)
 {
     struct coxi_run *run = arg;
@@ -519,9 +520,7 @@ void coxi_run_report(struct coxi_run *run, const struct coxi_report *report)
         run->n_kept += report->kept;
         run->reports[run->n_reports++] = head;
     } else {
-        /*
-         * A result that cannot be reported is lost, so the client begins anew with us.
-         */
+        /* A result that cannot be reported is lost, so the session must begin anew. */
         coxi_link_close(run->control, COX_ENOMEM, "out of memory for results");
     }
     if (run->n_reports == COXI_REPORTS_MAX || payload->len >= COXI_REPORT_LONG) {
@@ -533,7 +532,7 @@ void coxi_run_report(struct coxi_run *run, const struct coxi_report *report)
 void coxi_run_flush_reports(struct coxi_run *run)
 {
     if (atomic_load(&run->n_reports) == 0) {
-        return; /* a thread that adds one flushes it afterwards */
+        return; /* a thread that adds a report flushes it afterwards */
     }
     coxi_lock(&run->report_lock);
     send_reports(run);
@@ -567,7 +566,7 @@ void coxi_run_tick(struct coxi_run *run)
     coxi_run_flush_reports(run);
     coxi_lock(&run->lock);
     for (uint32_t i = 0; i < run->n_ps; i++) {
-        coxi_psc_flush(run->ps[i]); /* for commits that wait behind a long step */
+        coxi_psc_flush(run->ps[i]); /* commits may be queued while a long step runs */
         coxi_psc_tick(run->ps[i]);
     }
     coxi_unlock(&run->lock);

@@ -44,7 +44,7 @@ struct coxi_run_options {
     /* the number of the client's control connection (net/server.h) */
     uint64_t connection;
     uint32_t commit_window; /* most attempts with commits under way */
-    /* the client is told of a ps that is out of reach for so long; 0: never */
+    /* the client is told of a ps that is out of reach for this long; 0: never */
     int peer_timeout_ms;
     bool local_path;                /* use shared memory to a ps on the same host */
     size_t pull_cache_max;          /* most bytes of copies for COX_PULL_CACHED */
@@ -73,7 +73,7 @@ struct coxi_run {
     /* a closure's step is its id minus this, modulo 2^64 */
     atomic_uint_least64_t first;
 
-    struct coxi_link *control; /* the same for as long as the run lives */
+    struct coxi_link *control; /* does not change while the run lives */
     struct coxi_loaded *_Atomic modules[COXI_MODULES_MAX]; /* until the run ends */
 
     /* guards the fields below; comes before the locks of ps clients and links */
@@ -98,7 +98,7 @@ struct coxi_run {
     struct coxi_results results;
     /* guarded by the slots' lock, like `tended` */
     struct coxi_run *next_tended;
-    bool tended; /* in line for a slot to tend its resources */
+    bool tended; /* queued for a slot to tend its resources */
 
     struct coxi_mutex report_lock; /* guards the outbox; comes before a link's lock */
     struct coxi_done_head reports[COXI_REPORTS_MAX];
@@ -205,7 +205,7 @@ struct coxi_report {
     size_t n_touched;
     const void *result;
     size_t result_len;
-    bool kept; /* the results stay here; `result`: how many bytes they are, a u64 */
+    bool kept; /* the results stay here; `result`: their size in bytes, a u64 */
 };
 void coxi_run_report(struct coxi_run *run, const struct coxi_report *report);
 

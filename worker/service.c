@@ -21,7 +21,8 @@
 
 enum {
     DRAIN_MS = 10,
-    LET_GO_MS = 1000, /* for the client to close, once it has been told everything */
+    /* for the client to close the connection, after the last report */
+    LET_GO_MS = 1000,
 };
 
 struct worker {
@@ -70,9 +71,10 @@ static void on_run_free(void *arg)
 }
 
 /*
- * Checks whether the client behind `peer` may have the worker. A client that connects
- * again has given up its older connections. Their greetings may still be in line, and
- * do not take the place of the newer one. COX_EBUSY, COX_EFENCED, COX_ECLOSED.
+ * Checks whether the client of connection `peer` may have the worker. A client that
+ * connects again has given up its older connections. Their greetings may still be
+ * queued, and must not replace the newer connection. COX_EBUSY, COX_EFENCED,
+ * COX_ECLOSED.
  */
 static int admit(const struct worker *worker, const struct coxi_peer *peer)
     COXI_REQUIRES(worker->lock)
@@ -148,8 +150,8 @@ static int begin_run(struct worker *worker, struct coxi_peer *peer)
     return r;
 }
 
-/* A reference to the run of the client behind `peer`, whichever of its connections that
- * is; or NULL. */
+/* A reference to the run of the client of `peer`, which may be any of its connections;
+ * or NULL. */
 static struct coxi_run *run_of_client(struct worker *worker,
                                       const struct coxi_peer *peer)
 {
@@ -164,7 +166,7 @@ static struct coxi_run *run_of_client(struct worker *worker,
 }
 
 /* The same, but only if the run uses the connection `peer`. A message over an older
- * connection of the same client was meant for the run before. */
+ * connection of the same client was meant for the previous run. */
 static struct coxi_run *run_of(struct worker *worker, const struct coxi_peer *peer)
 {
     struct coxi_run *run = run_of_client(worker, peer);
@@ -200,8 +202,8 @@ static int on_hello(void *arg, struct coxi_peer *peer)
     return r;
 }
 
-/* Tells a client which of its steps the process before this one has died of; and, if
- * this worker is leaving, that it has come too late. */
+/* Tells a client which of its steps ran when the previous process died; and, if this
+ * worker is leaving, that it has come too late. */
 static int on_greeted(void *arg, struct coxi_peer *peer)
 {
     struct worker *worker = arg;

@@ -50,7 +50,8 @@ void coxi_slots_drop(struct coxi_slots *slots, struct coxi_run *run);
  * resources; true once no step runs. Any thread. */
 bool coxi_slots_stop(struct coxi_slots *slots);
 
-/* Waits for the steps that run. The memory goes on the loop, or with it. Takes NULL. */
+/* Waits for the steps that run. The loop frees the memory, at the latest when it ends.
+ * Takes NULL. */
 void coxi_slots_free(struct coxi_slots *slots);
 
 #endif

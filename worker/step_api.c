@@ -1,5 +1,5 @@
 /*
- * The functions behind coxswain/step.h: the calls that a step may make. Pulls are in
+ * The functions that coxswain/step.h calls: everything that a step may do. Pulls are in
  * pull.c, updates in push.c and metric.c.
  *
  * Threads: the step's (a slot).

@@ -1,4 +1,5 @@
-/* The functions behind coxswain/step.h: see step_api.c. The step's thread, a slot. */
+/* The functions that coxswain/step.h calls: see step_api.c. The step's thread, a
+ * slot. */
 #ifndef COXI_WORKER_STEP_API_H
 #define COXI_WORKER_STEP_API_H
 

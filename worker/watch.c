@@ -34,7 +34,7 @@ static const uint64_t ns_per_ms = 1000000;
 
 /* ---- the end of the process */
 
-/* From here on the kernel kills the process in END_MS, whatever happens here. */
+/* From now on the kernel kills the process after END_MS, even if this thread hangs. */
 static void begin_end(void)
 {
     struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGKILL};

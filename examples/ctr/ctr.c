@@ -383,7 +383,7 @@ static int train_epoch(struct client *client, int epoch)
 
 /* ---- the end */
 
-/* The number behind "key": in a line of eval.jsonl. */
+/* The number that follows "key": in a line of eval.jsonl. */
 static double number_in(const char *line, const char *key)
 {
     char quoted[64];
@@ -392,7 +392,8 @@ static double number_in(const char *line, const char *key)
     return at != NULL ? strtod(at + strlen(quoted), NULL) : 0;
 }
 
-/* The evaluator's verdicts: a table of them, and the last one with their number. */
+/* Prints the evaluator's reports as a table; `line`: the last one. Returns how many
+ * there are. */
 static int read_verdict(const struct client *client, char *line, size_t len)
 {
     char path[1024];

@@ -120,7 +120,7 @@ void rows_free(struct rows *rows)
 
 /* ---- libsvm text */
 
-/* Parses "id:value" at *at, which then points behind it; what is wrong, or NULL. */
+/* Parses "id:value" at *at, and moves *at past it. Returns what is wrong, or NULL. */
 static const char *parse_feature(struct builder *b, char **at)
 {
     char *end;

@@ -1,5 +1,8 @@
-/* Opening ends within its deadline and 2 s, whoever is not there; and leaves nothing. Linked so that
- * what is asked of ps (net/ps_round.h) goes through here. */
+/*
+ * Opening ends within its deadline and 2 s, no matter which daemon is missing, and
+ * leaves nothing behind. Linked so that requests to ps (net/ps_round.h) go through
+ * here.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -23,7 +26,7 @@
 
 enum {
     OPEN_MS = 500,
-    REACH_MS = 3000 /* where a ps is to be met in time */
+    REACH_MS = 3000 /* if a ps must answer in time */
 };
 
 struct opening {
@@ -193,7 +196,7 @@ void __wrap_coxi_round_add(struct coxi_round *round, struct coxi_psc *psc,
     __real_coxi_round_add(round, psc, message, call);
 }
 
-/* What is to be gone on from. */
+/* The checkpoint from which to resume. */
 static void save_one(const struct cox_cluster *cluster,
                      const struct cox_options *options)
 {

@@ -19,7 +19,7 @@
 
 enum {
     N_PS = 2,
-    LOST_MS = 1000, /* of silence, where a ps is to be lost by it */
+    LOST_MS = 1000, /* of silence, if a ps must be lost by silence */
     LOG_BYTES = 1 << 16,
     LOGGED_BYTES = 4096, /* of a call that is to fill the log */
     CALLS_MAX = 100000,
@@ -71,7 +71,8 @@ bool phase_run_join(struct phase_run *run, const struct timespec *until)
 
 /* ---- processes */
 
-/* The field behind the name in /proc/.../stat, and what it waits for in the kernel. */
+/* The state field, after the name, in /proc/.../stat, and the kernel function in which
+ * it waits. */
 static char state_of(const char *proc)
 {
     char path[PATH_MAX];
@@ -297,7 +298,7 @@ static void take_look(void *arg)
     look->voiding = coxi_closure_of(look->future)->state == COXI_VOIDING;
 }
 
-/* All ps are being asked about its closure, or are to be. */
+/* All ps are being asked about its closure, or will be. */
 static bool is_voiding(void *arg)
 {
     struct phase *phase = arg;

@@ -93,7 +93,7 @@ bool phase_run_join(struct phase_run *run, const struct timespec *until);
 
 bool phase_run_has_ended(struct phase_run *run);
 
-/* Releases what the test itself holds, after the client is closed. */
+/* Frees what the test holds. Call after the client is closed. */
 void phase_end(struct phase *phase);
 
 /* Stops a process and waits until it stands still. */

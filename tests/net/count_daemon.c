@@ -83,7 +83,7 @@ struct coxi_message count_message(const struct end *end, size_t i)
     return message;
 }
 
-/* Asks n times; the answers are frames 1 to n, behind the greeting. */
+/* Asks n times; the answers are frames 1 to n, after the greeting. */
 void count_client_ask(struct end *end, uint32_t index, uint64_t n)
 {
     size_t have;

@@ -345,7 +345,8 @@ TEST(wire_refuses_enum_values_out_of_range_and_leaves_the_output)
 
 /* ---- bytes that are no message */
 
-/* Bytes that may be anything: what decodes can be read, encoded and decoded again. */
+/* Decodes random bytes. If that succeeds, asserts that the message can be read, encoded
+ * and decoded again. */
 static bool try_bytes(struct bytes bytes)
 {
     static uint64_t sums;

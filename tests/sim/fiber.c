@@ -1,7 +1,7 @@
 /*
- * See fiber.h. A switch saves the registers that a function call preserves, and exchanges
- * the thread-local variables of this program (not those of libc: errno belongs to whoever
- * runs, as system calls do). Costs some 30 ns.
+ * See fiber.h. A switch saves the registers that a function call preserves, and
+ * exchanges the thread-local variables of this program (not those of libc: errno
+ * belongs to the running fiber, like system calls). Costs some 30 ns.
  */
 #include "tests/sim/fiber.h"
 

@@ -14,7 +14,9 @@ enum state {
     UNKNOWN,   /* not scheduled */
     SCHEDULED, /* by the client that runs */
     SETTLED,   /* it has said so */
-    COVERED, /* scheduled by a client before, and in the checkpoint that this one has */
+    /* scheduled by an earlier client, and in the checkpoint from which this one
+     * resumed */
+    COVERED,
 };
 
 struct call {
@@ -24,14 +26,14 @@ struct call {
     bool scheduled; /* by any client */
 };
 
-/* What is allowed to be there of a call. */
+/* How much of a call may be applied. */
 enum allowed { ALL, NOTHING, ANY_PART };
 
 static struct {
     const struct sim_plan *plan;
     struct call calls[SIM_CALLS_MAX];
-    bool joined; /* what is compared is behind a join */
-    /* a client before has made assignments up to this call, maybe */
+    bool joined; /* the program has joined before this comparison */
+    /* an earlier client may have made assignments up to this call */
     uint32_t made_until;
     bool broken;
     char text[1000];
@@ -61,7 +63,8 @@ void sim_ledger_begin(const struct sim_plan *plan)
     ledger.plan = plan;
 }
 
-/* Assignments before this call may be covered: behind the cursor lie cancelled calls alone. */
+/* Assignments before this call may be covered: after the cursor there are only
+ * cancelled calls. */
 static uint32_t assigned_until(uint32_t n_covered)
 {
     while (n_covered < ledger.plan->n_calls && ledger.calls[n_covered].cancelled) {
@@ -129,13 +132,14 @@ void sim_ledger_settle(uint32_t number, int code, const char *text)
 void sim_ledger_read_old(uint32_t number, const char *name, int64_t found,
                          int64_t least)
 {
-    if (ledger.calls[number].state != UNKNOWN) { /* else it is of a client before */
+    /* otherwise it belongs to an earlier client */
+    if (ledger.calls[number].state != UNKNOWN) {
         sim_violation("call %u reads %lld of %s, which was set to %lld before", number,
                       (long long)found, name, (long long)least);
     }
 }
 
-/* ---- what must be there */
+/* ---- what must be applied */
 
 static enum allowed allowed_failed(int code)
 {
@@ -176,7 +180,7 @@ static const char *name_of(enum allowed allowed)
     return "";
 }
 
-/* What is there of a call, and what its step adds: one bit for each part. */
+/* What is applied of a call, and what its step adds: one bit for each part. */
 struct parts {
     uint32_t there;
     uint32_t planned;
@@ -265,7 +269,7 @@ static void check_assigned(const struct sim_found *found, uint32_t n, const char
     for (uint32_t i = 0; i < n; i++) {
         int64_t of[SIM_ARGUMENTS];
         sim_plan_call(ledger.plan, i, of);
-        /* A client before may have made the next assignment. */
+        /* An earlier client may have made the next assignment. */
         bool made = ledger.calls[i].state == COVERED && n <= ledger.made_until;
         /* "m1" may lie on another ps than "c1". */
         bool partial = allowed(&ledger.calls[i], of) == ANY_PART;

@@ -63,7 +63,7 @@ struct sim_plan {
     bool speculates;
     bool checkpoints;
     bool brittle;   /* some calls are: a replay may fail, which ends the run */
-    uint32_t rough; /* actions and unusual endings come once in so many calls */
+    uint32_t rough; /* actions and unusual endings come once in this many calls */
 };
 
 void sim_plan_make(uint64_t seed, uint32_t n_calls, struct sim_plan *ret);

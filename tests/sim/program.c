@@ -24,7 +24,7 @@ struct program {
     struct program *before; /* the one that was started before it */
     uint32_t life;
     uint64_t generation; /* once it is open */
-    bool rival;          /* another one was there beside it, at some time */
+    bool rival;          /* another client ran beside it at some time */
     struct sim_proc *proc;
     struct cox_coordinator *c;
     struct cox_function *count;
@@ -112,7 +112,7 @@ static void check(struct program *p, const char *what, int code)
         give_up(p, what, code); /* it may have been replaced */
     }
     if ((code == COX_EREPLAY || code == COX_EPSLOST) && plan->brittle) {
-        give_up(p, what, code); /* a replay has failed, as it was to be told */
+        give_up(p, what, code); /* a replay has failed, which must be reported */
     }
     if (code == COX_EFENCED) {
         sim_violation("%s: %s: fenced off, and nobody has taken over: %s",
@@ -228,7 +228,7 @@ static void go_on(struct program *p)
     }
 }
 
-/* Tells the library of ps that have moved, as whoever starts them would. */
+/* Tells the library of ps that have moved, like the user who starts them elsewhere. */
 static void *tell_moves(void *arg)
 {
     struct program *p = arg;
@@ -396,8 +396,10 @@ static void cancel_one(struct program *p)
     }
 }
 
-/* Reads behind joins while a ps is lost, if the storm has a fault left for that. It is lost
- * when all calls are settled, or while one that straggles is the last that is not. */
+/*
+ * Joins and reads while a ps is lost, if the storm has a fault left for that. It is
+ * lost when all calls are settled, or while one that straggles is the last that is not.
+ */
 static void linger(struct program *p)
 {
     int64_t of[SIM_ARGUMENTS];

@@ -37,7 +37,7 @@ static struct {
 
 static struct {
     const char *operation;
-    const struct sim_proc *client; /* dies behind its checkpoint; NULL: a ps dies */
+    const struct sim_proc *client; /* dies after its checkpoint; NULL: a ps dies */
 } at_disk;
 
 /* ---- what happens */

@@ -1,5 +1,5 @@
-/* The steps of the conformance tests. "Counting" adds 1 to each of c0, c1, ... that is
- * there: one on each ps. */
+/* The steps of the conformance tests. "Counting" adds 1 to each of c0, c1, ... that
+ * exists: one on each ps. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <poll.h>

@@ -237,7 +237,7 @@ static int measure(struct cox_step *step)
     return r != 0 ? r : (int)number(step, "result");
 }
 
-/* What `begin` does with the pulls that it has under way. */
+/* How step `begin` waits for its pulls. */
 enum { WAIT_ALL, WAIT_NONE, WAIT_TWICE, WAIT_AFTER_FLUSH, WAIT_CANCELLED };
 
 /* Begins `n` pulls of `variable` (rows as they are given) into places of their own, waits
