@@ -3,8 +3,8 @@
  * commit that comes twice count once (docs/exactly-once.md, rules 6 and 7).
  *
  * All closures up to the watermark are settled and need no record. Each closure above
- * it has an entry in a ring that covers at most COXI_APPLIED_WINDOW ids: what of the
- * closure is applied (ps/marks.h), and which of its attempts are voided.
+ * it has an entry in a ring that covers at most COXI_APPLIED_WINDOW ids: which of its
+ * segments are applied (ps/marks.h), and which of its attempts are voided.
  */
 #ifndef COXI_PS_APPLIED_H
 #define COXI_PS_APPLIED_H
@@ -51,8 +51,8 @@ int coxi_applied_void(struct coxi_applied *applied, uint64_t closure, uint32_t a
 /* Moves the watermark on; a lower one is ignored. Any thread. */
 void coxi_applied_advance(struct coxi_applied *applied, uint64_t watermark);
 
-/* Copies the set to a list, to be ended with _fini. No coxi_applied_begin may be open
- * (a snapshot sees to that). COX_ENOMEM. */
+/* Copies the set to a list, which the caller frees with _fini. No coxi_applied_begin
+ * may be open (a snapshot ensures that). COX_ENOMEM. */
 int coxi_applied_list(struct coxi_applied *applied, struct coxi_applied_list *ret);
 
 /*

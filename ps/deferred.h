@@ -3,9 +3,9 @@
  * with other messages; the answer is sent when it is ready. It runs one request at a
  * time, in the order of arrival.
  *
- * A client whose connection breaks asks again on the next one. The request of the
- * broken connection is dropped if it has not begun. So a request may run twice, one
- * after the other, and the second time must change nothing.
+ * A client whose connection breaks sends the request again on the next one. The request
+ * of the broken connection is dropped if it has not begun. So a request may run twice,
+ * one after the other, and the second time must change nothing.
  */
 #ifndef COXI_PS_DEFERRED_H
 #define COXI_PS_DEFERRED_H

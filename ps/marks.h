@@ -28,8 +28,8 @@ struct coxi_segment {
 int coxi_marks_new(struct coxi_marks **ret);
 void coxi_marks_free(struct coxi_marks *marks); /* takes NULL */
 
-/* Finds or makes the mark that has the segments of `mark` and `segment`, which `mark`
- * does not have. The caller gets a use of it. COX_ENOMEM. */
+/* Finds or makes the mark that has the segments of `mark`, and `segment` in addition.
+ * The caller must drop it. COX_ENOMEM. */
 int coxi_marks_with(struct coxi_marks *marks, uint32_t mark,
                     const struct coxi_segment *segment, uint32_t *ret);
 

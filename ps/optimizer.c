@@ -143,7 +143,7 @@ void coxi_optimizer_clip(struct coxi_optimizer_step *step, double sum)
     double most = (double)step->optimizer->clip_norm;
     double norm = sqrt(sum);
     if (!isfinite(norm)) {
-        step->scale = NAN; /* no factor scales such a norm to `most` */
+        step->scale = NAN; /* no finite factor scales such a norm to `most` */
     } else {
         step->scale = most > 0 && norm > most ? (float)(most / norm) : 1;
     }
@@ -193,7 +193,8 @@ static void apply_adagrad(float rate, float epsilon, float *restrict w,
         sum[i] = bounded(sum[i] + g[i] * g[i]);
         float root = sqrtf(sum[i]) + epsilon;
         float delta = rate * g[i] / root;
-        /* A gradient of 0 on a sum of 0 is no step, instead of 0 / 0. */
+        /* With a gradient of 0 and a sum of 0 the value stays; 0 / 0 would make it
+         * NaN. */
         w[i] -= root == 0 ? 0 : delta;
     }
 }

@@ -171,8 +171,8 @@ static int load_rate(struct coxi_restoring *restoring, size_t part, const void *
     return r == COX_EINVAL ? coxi_error(COX_EFORMAT, "%s", coxi_error_text()) : r;
 }
 
-/* Reads an array at the disk's speed, for the sum, before it is copied with the
- * registry held. */
+/* Adds an array to the checksum. That reads it from the disk, before it is copied with
+ * the registry held. */
 static int sum_array(struct coxi_restoring *restoring, const void *array, size_t bytes)
 {
     int r = 0;
@@ -187,7 +187,7 @@ static int sum_array(struct coxi_restoring *restoring, const void *array, size_t
     return r;
 }
 
-/* Gives back the memory of an array that was loaded. */
+/* Gives the memory of a loaded array back to the system. */
 static int drop_array(struct coxi_restoring *restoring, const void *array, size_t bytes)
 {
     coxi_st_drop(restoring->file, array, bytes);

@@ -3,10 +3,10 @@
  * tensors: ps/snapshot_plan.h). Its __metadata__ says which run and ps it belongs to,
  * and holds the applied set of the same moment.
  *
- * Commits wait only for the cut. From there on pulls and commits go on; a change copies
- * first what it is about to change (ps/table_cut.c, ps/dense_cut.c). The writer copies
+ * Commits wait only for the cut. From there on pulls and commits go on; a thread first
+ * copies what it is about to change (ps/table_cut.c, ps/dense_cut.c). The writer copies
  * a block at a time with the registry read, and writes to the file without any lock. If
- * the run is forgotten meanwhile, its tables take the cuts with them, and the snapshot
+ * the run is forgotten meanwhile, the cuts are freed with its tables, and the snapshot
  * ends.
  *
  * Threads: any, one snapshot at a time. Memory: a block, the buffers of the file's

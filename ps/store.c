@@ -1,4 +1,4 @@
-/* See store.h. What a pull reads is in pull.c, what a commit does in commit.c. */
+/* See store.h. pull.c has pulls, commit.c has commits. */
 #include "ps/store.h"
 
 #include <stdlib.h>
@@ -231,9 +231,9 @@ static int check_new(const struct coxi_store *store,
 }
 
 /*
- * Drops what this ps made for a variable whose creation failed: the client gives a name
- * a second, higher id only if another ps refused the first one. Not while a snapshot is
- * written, which may be reading it. Registry written.
+ * Drops this ps's part of a variable whose creation has failed. That is known because
+ * the client gives a name a second, higher id only if another ps has refused the first
+ * creation. Not while a snapshot is written, which may be reading it. Registry written.
  */
 static int drop_failed(struct coxi_store *store, const char *name)
 {

@@ -53,8 +53,8 @@ enum cox_event_level {
 enum cox_event_code {
     /* warning: ps. With checkpoint_dir it may come back */
     COX_EVENT_PS_LOST = 1,
-    /* info: ps. It holds what the last checkpoint has of it, or still all that it
-     * had */
+    /* info: ps. It was restored from the last checkpoint, or still has all its
+     * values */
     COX_EVENT_PS_BACK,
     /* warning: ps. The process at its address cannot serve as that ps, at least not
      * yet */

@@ -1,8 +1,5 @@
-/*
- * A client is closed in each phase of its life. It is then gone within its deadline and 2 s,
- * as is promised, with every thread and process that it had; what it held is
- * freed (the sanitizer's part).
- */
+/* A client is closed in each phase of its life. Within its deadline and 2 s its threads
+ * and processes are gone, and its memory is freed (the sanitizer checks that). */
 #include <errno.h>
 #include <glob.h>
 #include <poll.h>
@@ -81,7 +78,7 @@ static void assert_closes(struct phase *phase)
 static void closes(void (*reach)(struct phase *phase))
 {
     struct phase phase;
-    coxi_test_expect_crashes(); /* steps are ended amidst their threads */
+    coxi_test_expect_crashes(); /* processes end while steps run in them */
     assert_int_equal(0, prctl(PR_SET_CHILD_SUBREAPER, 1));
     reach(&phase);
     assert_closes(&phase);

@@ -14,13 +14,13 @@
 #include "tests/closing/phase.h"
 #include "tests/test.h"
 
-/* A child that reaches a phase, says so, and stays there. */
+/* Starts a child that brings a client to a phase, reports that, and stays there. */
 static pid_t start(void (*reach)(struct phase *phase))
 {
     static struct phase phase;
     int said[2];
     char byte = 0;
-    (void)coxi_test_dir(); /* before there are two of us */
+    (void)coxi_test_dir(); /* before the fork, so that both have one directory */
     assert_int_equal(0, pipe(said));
     pid_t pid = fork();
     assert_true(pid >= 0);

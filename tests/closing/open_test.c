@@ -61,7 +61,7 @@ static void join_opening(struct opening *opening)
     }
 }
 
-/* Returns in time, and fails. */
+/* Asserts that cox_open returns in time, and fails. */
 static void assert_gives_up(const struct cox_cluster *cluster,
                             struct cox_options *options)
 {
@@ -72,7 +72,7 @@ static void assert_gives_up(const struct cox_cluster *cluster,
     assert_int_not_equal(0, opening.code);
 }
 
-/* With this address as that of the ps, or of the worker beside a ps. */
+/* The same with this address for the ps, or for the worker beside a ps. */
 static void assert_gives_up_at(const char *ps, const char *worker)
 {
     struct cox_options options = COX_OPTIONS_INIT;
@@ -85,7 +85,7 @@ static void assert_gives_up_at(const char *ps, const char *worker)
     cox_cluster_free(cluster);
 }
 
-/* A socket that takes connections, and says nothing. */
+/* Opens a socket that accepts connections, and sends nothing. */
 static int listen_mutely(char ret_url[300])
 {
     struct sockaddr_un self = {.sun_family = AF_UNIX};
@@ -150,7 +150,7 @@ TEST(open_gives_up_in_time_where_a_ps_stands_still)
 
 /* ---- a ps that stands still when it has been met */
 
-static pid_t to_stop; /* before it is asked this */
+static pid_t to_stop; /* stopped before this request is sent */
 static enum coxi_message_kind stops_at;
 
 static void stop_before(const struct coxi_message *message)
@@ -213,7 +213,7 @@ static void save_one(const struct cox_cluster *cluster,
     assert_code(0, cox_close(c, 1000));
 }
 
-/* A ps that stops when it is asked this: nobody notices that soon. */
+/* The same with a ps that stops when it is asked this, which is not noticed soon. */
 static void assert_gives_up_stopped(enum coxi_message_kind at)
 {
     struct cox_options options = COX_OPTIONS_INIT;
@@ -228,7 +228,8 @@ static void assert_gives_up_stopped(enum coxi_message_kind at)
     options.listen = "tcp://127.0.0.1:0"; /* it needs no workers */
     options.checkpoint_dir = coxi_test_path("checkpoints");
     save_one(cluster, &options);
-    options.ps_recovery_ms = OPEN_MS; /* beside the deadline, for a restore */
+    /* a restore has this time in addition to the deadline */
+    options.ps_recovery_ms = OPEN_MS;
     options.peer_timeout_ms = 60000;
     options.open_timeout_ms = REACH_MS;
     stops_at = at;
@@ -331,7 +332,7 @@ TEST(a_client_that_is_killed_while_it_opens_leaves_no_daemon)
     if (pid == 0) {
         open_for_long(dir);
     }
-    int fd = gate_pass(gate); /* a daemon is there */
+    int fd = gate_pass(gate); /* a daemon waits at the gate */
     uint64_t end_ms = coxi_now_ms() + PHASE_GRACE_MS;
     assert_int_equal(0, kill(pid, SIGKILL));
     while (!has_no_children() && coxi_now_ms() < end_ms) {

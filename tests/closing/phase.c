@@ -21,7 +21,7 @@ enum {
     N_PS = 2,
     LOST_MS = 1000, /* of silence, if a ps must be lost by silence */
     LOG_BYTES = 1 << 16,
-    LOGGED_BYTES = 4096, /* of a call that is to fill the log */
+    LOGGED_BYTES = 4096, /* arguments of a call that fills the log */
     CALLS_MAX = 100000,
 };
 
@@ -99,7 +99,7 @@ void phase_stop(pid_t pid)
     coxi_test_until(is_stopped, &pid, "a process that stands still");
 }
 
-/* Some thread of it opens a FIFO that has no writer. */
+/* True if a thread of the process is opening a FIFO that has no writer. */
 static bool opens_a_pipe(pid_t pid)
 {
     char pattern[64];
@@ -136,7 +136,8 @@ static void *call(void *arg)
     return NULL;
 }
 
-/* It has begun its call, and sleeps: these calls do so nowhere but where they wait. */
+/* True if the thread has begun its call and sleeps: these calls sleep only where they
+ * wait. */
 static bool waits(void *arg)
 {
     struct phase_caller *caller = arg;
@@ -175,7 +176,7 @@ static int save(struct phase *phase)
     return cox_checkpoint_save(phase->crew.c, NULL, NULL);
 }
 
-/* Until there is no room, and none comes. */
+/* Schedules until there is no room, and waits for ever. */
 static int schedule(struct phase *phase)
 {
     int r = 0;
@@ -248,7 +249,7 @@ static bool has_lost(void *arg)
     return coxi_ps_losses(arg) > 0;
 }
 
-/* It is silent, but there: nobody starts another one. */
+/* The ps is stopped, so it is silent, and no other one is started. */
 void phase_reach_lost_ps(struct phase *phase)
 {
     struct cox_options options = options_for();
@@ -258,7 +259,7 @@ void phase_reach_lost_ps(struct phase *phase)
     coxi_test_until(has_lost, phase->crew.c, "the loss of a ps");
 }
 
-/* Its shard is a FIFO, which nobody writes to. */
+/* Makes the shard a FIFO to which nobody writes. */
 static void block_restore(struct phase *phase)
 {
     char *shard = coxi_test_path("checkpoints/ckpt-1/ps-0-of-2.safetensors");
@@ -315,7 +316,7 @@ static void lose_attempt(struct phase *phase)
     pid_t first = crew_step_process(&phase->crew, 0);
     crew_kill(first);
     crew_wait_gone(first);
-    crew_hold_wait(&phase->hold); /* the next one is there */
+    crew_hold_wait(&phase->hold); /* the next attempt runs */
     assert_int_equal(0, close(held));
 }
 
@@ -413,8 +414,8 @@ void phase_reach_slow_disk_triggered(struct phase *phase)
     coxi_test_until(disk_is_waited_for, NULL, "an fsync of the client");
 }
 
-/* The checkpoint has a closure in its backlog, as a later one is settled; the client that goes on
- * never loads the module. */
+/* The checkpoint has a closure in its backlog, because a later one is settled; the next
+ * client never loads the module. */
 void phase_reach_resume(struct phase *phase)
 {
     struct cox_options options = options_for();
@@ -438,7 +439,7 @@ void phase_reach_resume(struct phase *phase)
     assert_int_equal(1, progress.rerun);
 }
 
-/* Checkpoints fail, as their directory is a file now. */
+/* Checkpoints fail, because their directory is a file now. */
 void phase_reach_full_log(struct phase *phase)
 {
     static uint8_t bytes[LOGGED_BYTES];
@@ -477,7 +478,7 @@ static bool is_called_back(void *arg)
     return atomic_load(&phase->called_back) && inside_is_waited_for(phase->future);
 }
 
-/* It waits for the step that is held. */
+/* The callback waits for the held step. */
 void phase_reach_callback(struct phase *phase)
 {
     struct cox_future *first;

@@ -49,7 +49,7 @@ struct phase {
 /* Each opens a client and brings it to its phase. */
 void phase_reach_idle(struct phase *phase);
 void phase_reach_step(struct phase *phase); /* a step runs and does not end */
-/* the same, and its worker is stopped */
+/* a step runs, and its worker is stopped */
 void phase_reach_stopped_worker(struct phase *phase);
 /* a ps is stopped, and nobody has noticed yet */
 void phase_reach_stopped_ps(struct phase *phase);
@@ -96,7 +96,7 @@ bool phase_run_has_ended(struct phase_run *run);
 /* Frees what the test holds. Call after the client is closed. */
 void phase_end(struct phase *phase);
 
-/* Stops a process and waits until it stands still. */
+/* Stops a process and waits until all its threads have stopped. */
 void phase_stop(pid_t pid);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * What a coordinator does with functions and what they return. Each behaviour also in a
- * queue of two, and with workers that come only after closures have been scheduled;
+ * How a coordinator handles functions and their results. Each behaviour is also tested
+ * with a queue of two, and with workers that come only after closures were scheduled;
  * docs/conformance.md lists them.
  */
 #include <stdio.h>
@@ -84,7 +84,7 @@ static void check_nested(const struct setup *setup)
     assert_code(0, cox_join(scene.crew.c, -1));
     scene_close(&scene);
     for (int i = 0; i < N; i++) {
-        assert_nested(futures[i], i); /* also when all else is gone */
+        assert_nested(futures[i], i); /* also after the coordinator is closed */
         cox_future_free(futures[i]);
     }
 }
@@ -157,7 +157,7 @@ static void check_unregistered(const struct setup *setup)
     scene_open(&other, &plain);
     assert_code(COX_ENOENT, cox_function_get(scene.crew.module, "launch", &function));
     assert_error_names("'launch'");
-    assert_error_names("number_off"); /* one that it has */
+    assert_error_names("number_off"); /* the text lists the steps that exist */
     assert_null(function);
     assert_code(COX_EINVAL, cox_schedule(scene.crew.c, NULL, NULL, &future));
     function = crew_function(&other.crew, "count");
@@ -193,7 +193,8 @@ TEST(function_that_is_not_registered_is_refused_when_workers_come_late)
 
 enum { WORKERS = 2, STEPS = 40 };
 
-/* Steps that take the next of their worker's data set; the workers come after. */
+/* Schedules steps that take the next element of their worker's data set; the workers
+ * come later. */
 static void schedule_next(struct scene *scene, const char *step,
                           struct cox_future *futures[STEPS])
 {
@@ -205,7 +206,8 @@ static void schedule_next(struct scene *scene, const char *step,
     }
 }
 
-/* Each worker has given out 0, 1, 2, ... of what is called `name`: how many in all. */
+/* Asserts that each worker has given out 0, 1, 2, ... as result `name`; returns how
+ * many in all. */
 static int64_t assert_consecutive(struct cox_future *futures[STEPS], const char *name,
                                   int64_t start)
 {
@@ -331,7 +333,7 @@ TEST(counters_of_the_workers_sum_to_the_total_when_workers_come_late)
 
 enum { CARDS = 16 };
 
-/* The cards, in whatever order, of a worker. */
+/* The cards of a worker, in any order. */
 static int64_t read_cards(struct cox_future *future, int64_t ret_cards[CARDS])
 {
     struct cox_value value;
@@ -372,7 +374,7 @@ static void check_shuffle(const struct setup *setup)
         cox_future_free(holds[i].future);
     }
 
-    /* It is that worker's, from step to step. */
+    /* The resource stays on that worker from step to step. */
     crew_hold_on(&holds[0], &scene.crew, "hold_and_deal", 1 + (uint32_t)first, true);
     crew_hold_wait(&holds[0]);
     crew_hold_release(&holds[0]);
@@ -399,7 +401,8 @@ TEST(two_workers_shuffle_differently_when_workers_come_late)
 
 /* ---- data sets that cannot be made */
 
-/* The step fails for want of "data", which `reason` tells; fetch and join raise that. */
+/* Asserts that the step fails because "data" could not be made, for `reason`; fetch and
+ * join raise that. */
 static void assert_input_error(struct scene *scene, struct cox_future *future,
                                const char *reason)
 {
@@ -419,13 +422,13 @@ static void assert_input_error(struct scene *scene, struct cox_future *future,
     cox_future_free(future);
 }
 
-/* It cannot be made on worker 1; on the other one it can. */
+/* The resource can be made on worker 0, but not on worker 1. */
 static void check_bad_resource(const struct setup *setup)
 {
     struct scene scene;
     scene_open(&scene, setup);
     (void)scene_resource(&scene, "data", "iterator", "fail_on", 1);
-    scene_count(&scene, 20); /* which do not use it */
+    scene_count(&scene, 20); /* steps that do not use it */
     scene_let_come(&scene);
     assert_code(0, cox_join(scene.crew.c, -1));
     scene_wait_ready(&scene, WORKERS);
@@ -456,7 +459,7 @@ TEST(bad_resource_is_raised_by_join_and_fetch_where_it_is_used_when_workers_come
     check_bad_resource(&late);
 }
 
-/* Variables are the client's to create, and the steps' to update. */
+/* Only the client creates variables; steps update them. */
 static void check_variable_inside(const struct setup *setup)
 {
     static const struct {
@@ -538,7 +541,7 @@ static void check_release(const struct setup *setup)
         cox_resource_release(more);
         coxi_test_until(none_is_alive, &scene, "the end of what was released");
     }
-    /* There is none of that name: so the step is told, and fails. */
+    /* There is no resource of that name, so the step gets an error, and fails. */
     struct cox_future *future = scene_schedule(&scene, "next", 0);
     assert_code(COX_ESTEP, cox_future_wait(future, -1));
     assert_error_names("'data'");

@@ -1,7 +1,5 @@
-/*
- * Errors of steps: who raises them, how often, and what is usable after. Each behaviour
- * also in a queue of two; docs/conformance.md lists them.
- */
+/* Errors of steps: which calls raise them, how often, and what is usable afterwards.
+ * Each behaviour is also tested with a queue of two; docs/conformance.md lists them. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,7 +8,7 @@
 static const struct setup plain = {.n_ps = 2, .n_workers = 2};
 static const struct setup queue_of_2 = {.queue_max = 2, .n_ps = 2, .n_workers = 2};
 
-/* An error is heard of once: nothing is left of it, or of the step. */
+/* Asserts that an error was raised only once, and that the step has left nothing. */
 static void assert_over(struct scene *scene, int64_t counted)
 {
     scene_assert_settled(scene, true);
@@ -52,7 +50,7 @@ static void check_schedule_raises(const struct setup *setup)
     scene_end(scene_schedule_failure(&scene, 3, 0), COX_ESTEP);
     assert_code(COX_ESTEP, scene_put(&scene));
     assert_error_names("(fail): no luck with 3");
-    assert_over(&scene, 0); /* what raised it was not taken in */
+    assert_over(&scene, 0); /* the call that raised it has scheduled nothing */
     scene_end(scene_schedule_failure(&scene, 4, 0), COX_ESTEP);
     assert_code(COX_ESTEP, scene_try_put(&scene));
     assert_error_names("(fail): no luck with 4");
@@ -71,7 +69,8 @@ TEST(later_schedule_raises_the_error_of_a_step_with_a_queue_of_2)
     check_schedule_raises(&queue_of_2);
 }
 
-/* The outcome of a future is its own, and stays: before a join has raised it and after. */
+/* Asserts that the future keeps its own outcome, before and after a join has raised
+ * it. */
 static void assert_failed_with_5(struct cox_future *future)
 {
     struct cox_value value;
@@ -98,7 +97,7 @@ static void check_fetch_raises(const struct setup *setup)
     assert_failed_with_5(bad);
     assert_code(COX_ESTEP, cox_join(scene.crew.c, -1));
     assert_failed_with_5(bad);
-    scene_end(good, 0); /* an error of another is none of its own */
+    scene_end(good, 0); /* the error of another closure does not concern it */
     assert_over(&scene, 1);
     scene_assert_usable(&scene, 1, 20);
     scene_close(&scene);
@@ -118,7 +117,7 @@ TEST(fetch_raises_the_error_of_its_step_with_a_queue_of_2)
 
 /* ---- how often */
 
-/* Four failures, all of them scheduled before number 0 is the first one to fail. */
+/* Schedules four failures before the first of them, number 0, fails. */
 static void fail_four_times(struct scene *scene)
 {
     enum { FAILURES = 4 };
@@ -203,7 +202,7 @@ static void hold_long(struct scene *scene, const char *step, struct crew_hold *h
     crew_hold_wait(hold);
 }
 
-/* It is over, without a trace, and its worker works. */
+/* Asserts that it has ended without a trace, and that its worker works. */
 static void assert_cancelled(struct scene *scene, struct crew_hold *hold)
 {
     scene_end(hold->future, COX_ECANCELLED);
@@ -220,7 +219,8 @@ static void cancel_long(const struct setup *setup, const char *step, int grace_m
     struct cox_options options = COX_OPTIONS_INIT;
     options.cancel_grace_ms = grace_ms;
     scene_open_with(&scene, setup, &options);
-    for (int i = 0; i < 2; i++) { /* an error elsewhere, raised by put or by join */
+    /* an error of another step, raised by put or by join */
+    for (int i = 0; i < 2; i++) {
         hold_long(&scene, step, &hold);
         scene_end(scene_schedule_failure(&scene, i, 0), COX_ESTEP);
         assert_code(COX_ETIMEDOUT, cox_future_wait(hold.future, 0));
@@ -237,8 +237,8 @@ static void cancel_long(const struct setup *setup, const char *step, int grace_m
     scene_close(&scene);
 }
 
-/* One that looks whether it is cancelled returns; one that does not, ends with its
- * process. */
+/* A cancelled step that calls cox_step_cancelled returns; a step that does not ends
+ * with its process. */
 static void check_long(const struct setup *setup)
 {
     cancel_long(setup, "watch_and_count", 60000, 0);
@@ -255,7 +255,8 @@ TEST(long_step_is_cancelled_and_work_continues_with_a_queue_of_2)
     check_long(&queue_of_2);
 }
 
-/* What a worker keeps is there after a step was cancelled: its process went on. */
+/* A worker has its resources after a step was cancelled, because its process went
+ * on. */
 static void check_resources_survive(const struct setup *setup)
 {
     struct scene scene;
@@ -272,7 +273,7 @@ static void check_resources_survive(const struct setup *setup)
         if (i == 0) { /* by its user */
             assert_code(0, cox_future_cancel(hold.future));
             assert_code(0, cox_join(scene.crew.c, -1));
-        } else { /* by an error elsewhere */
+        } else { /* by an error of another step */
             scene_end(scene_schedule_failure(&scene, i, 0), COX_ESTEP);
             assert_code(COX_ESTEP, cox_join(scene.crew.c, -1));
         }

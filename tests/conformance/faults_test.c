@@ -1,7 +1,7 @@
 /*
- * Workers and ps that die, by kill -9, and what the client sees of it. Each behaviour with
- * two workers and two ps and with one of each, where it makes sense with one, and all that
- * again in a queue of two; docs/conformance.md lists them.
+ * Workers and ps that are killed by kill -9, and what the client sees. Each behaviour
+ * is tested with two workers and two ps, with one of each if that makes sense, and all
+ * that with a queue of two; docs/conformance.md lists them.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -23,7 +23,7 @@ static void *wait_for(void *arg)
     return code == COX_ECANCELLED ? arg : NULL;
 }
 
-/* Closes amidst a step, with more in line and a thread that waits for one of them. */
+/* Closes while a step runs, others are queued, and a thread waits for one of them. */
 static void close_amidst(struct story *story)
 {
     struct scene *scene = &story->scene;
@@ -55,7 +55,7 @@ static void close_amidst(struct story *story)
 static void check_closing(uint32_t queue_max)
 {
     struct story story;
-    /* What libraries start once and for all is there after the first round. */
+    /* A first round, so that threads exist which libraries start only once. */
     story_with(story_assert_recovered, 2, queue_max);
     int n_threads = coxi_test_threads();
     story_open(&story, 2, queue_max);
@@ -85,7 +85,7 @@ static void kill_between(struct story *story)
     for (int i = 0; i < 2; i++) {
         story_count(story, 2);
         story_kill(story, i, 0, NULL);
-        story_count(story, 2); /* four, with those before */
+        story_count(story, 2); /* four, with the two before */
         story_assert_recovered(story);
     }
 }
@@ -100,7 +100,7 @@ TEST(worker_killed_between_functions_loses_nothing_with_a_queue_of_2)
     story_with_each(kill_between, 2);
 }
 
-/* Begins a step that counts, on worker 0, though any may run it. */
+/* Begins a counting step on worker 0, although any worker may run it. */
 static void hold_on_first(struct story *story, struct crew_hold *hold)
 {
     struct scene *scene = &story->scene;
@@ -210,7 +210,7 @@ TEST(two_workers_killed_return_both_with_a_queue_of_2)
 
 /* ---- a worker goes, and its data sets with it */
 
-/* The next of the data set that worker `index` keeps is `element`. */
+/* Asserts that the next element of worker `index`'s data set is `element`. */
 static void take_next(struct story *story, int index, int64_t element)
 {
     struct cox_future *future =
@@ -240,8 +240,8 @@ static void rebuild(struct story *story)
     story_assert_recovered(story);
 }
 
-/* Its worker is killed while the data set is in the making, and nothing runs before it
- * is made. */
+/* Kills the worker while it makes the data set; asserts that nothing runs there before
+ * it is made. */
 static void rebuild_amidst(struct story *story)
 {
     struct scene *scene = &story->scene;
@@ -288,7 +288,7 @@ TEST(data_sets_of_a_worker_are_rebuilt_before_it_goes_on_with_a_queue_of_2)
 
 /* ---- a worker goes, and a step fails on another */
 
-/* Lets go of a hold whenever it runs again, until the caller has returned. */
+/* Releases a held step whenever it runs again, until the caller has returned. */
 struct straggler {
     struct caller *caller;
     struct crew_hold *hold;
@@ -327,7 +327,7 @@ static void fail_beside_a_loss(struct story *story, bool lost_first)
     assert_code(COX_ESTEP, caller_join(&caller));
     assert_non_null(strstr(caller.text, failing.path));
     scene_end(failing.future, COX_ESTEP);
-    /* Cancelled, or too far on for that. */
+    /* The closure is cancelled, or was too far on for that. */
     int code = cox_future_wait(lost.future, 0);
     assert_true(code == 0 || code == COX_ECANCELLED);
     cox_future_free(lost.future);
@@ -363,7 +363,7 @@ static void outlive(struct story *story)
     struct cox_future *done = scene_schedule(scene, "number_off", 1);
     assert_int_equal(0, scene_result(fetched, "order"));
     assert_code(0, cox_future_result(fetched, "order", &before));
-    assert_code(0, cox_join(scene->crew.c, -1)); /* this one is done, and not fetched */
+    assert_code(0, cox_join(scene->crew.c, -1)); /* it is done, but not fetched */
     story_kill(story, 1, 0, NULL);
     for (int i = 0; i < 2; i++) {
         assert_code(0, cox_future_result(fetched, "order", &after));
@@ -425,7 +425,8 @@ static bool is_away(void *arg)
     return stats.workers_ready < stats.workers;
 }
 
-/* Kills worker `index` and keeps it from coming back: the supervisor, to be let go on. */
+/* Kills worker `index` and stops its supervisor, so that it stays away. Returns the
+ * supervisor, which the caller continues. */
 static pid_t keep_away(struct story *story, int index)
 {
     pid_t supervisor = crew_supervisor(&story->scene.crew, index);
@@ -437,7 +438,7 @@ static pid_t keep_away(struct story *story, int index)
     return supervisor;
 }
 
-/* No other may run it, and this one stays away. */
+/* The only worker that may run a closure stays away. */
 static void lose_worker(struct story *story, int index)
 {
     struct scene *scene = &story->scene;
@@ -453,8 +454,8 @@ static void lose_worker(struct story *story, int index)
     story_count(story, 4);
 }
 
-/* Amidst a step whose worker has the lost ps on a connection that it has used; and with
- * one behind it. */
+/* Kills a ps while a step runs whose worker has used its connection to that ps, and
+ * while another closure is queued. */
 static void lose_ps(struct story *story, int index)
 {
     struct scene *scene = &story->scene;
@@ -494,7 +495,7 @@ static void check_names(uint32_t queue_max)
         for (int i = 0; i < n_each; i++) {
             lose_worker(&story, i);
         }
-        /* The workers have dialled, and been dialled, anew; it is a ps all the same. */
+        /* The loss of a ps is recognized even after the workers were connected anew. */
         lose_ps(&story, n_each - 1);
         story_close(&story);
     }

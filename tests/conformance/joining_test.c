@@ -1,7 +1,5 @@
-/*
- * Workers that come, and come back, while a coordinator lives. Each behaviour also in a
- * queue of two; docs/conformance.md lists them.
- */
+/* Workers that join, and come back, while a coordinator lives. Each behaviour is also
+ * tested with a queue of two; docs/conformance.md lists them. */
 #include <signal.h>
 #include <stdio.h>
 
@@ -15,7 +13,7 @@ static const struct setup single = {.n_ps = 1, .n_workers = 1, .late = true};
 static const struct setup single_2 = {
     .queue_max = 2, .n_ps = 1, .n_workers = 1, .late = true};
 
-/* The workers of the set-up have come, one after the other: worker i is called "late-i". */
+/* Opens, and lets the workers come one after the other: worker i is called "late-i". */
 static void open_with_workers(struct scene *scene, const struct setup *setup)
 {
     scene_open(scene, setup);
@@ -27,7 +25,7 @@ static void open_with_workers(struct scene *scene, const struct setup *setup)
     }
 }
 
-/* All of them, and no other, work. */
+/* Asserts that exactly these n workers work. */
 static void assert_workers(struct scene *scene, int n)
 {
     scene_wait_ready(scene, (uint64_t)n);
@@ -37,7 +35,7 @@ static void assert_workers(struct scene *scene, int n)
     }
 }
 
-/* kill -9 of both its processes, amidst a step that is held. */
+/* Kills both processes of a worker with kill -9 while it runs a held step. */
 static void end_worker(struct scene *scene, int i, struct crew_hold *held)
 {
     struct program *worker = &scene->workers[i];
@@ -75,7 +73,7 @@ TEST(worker_added_between_functions_works_with_a_queue_of_2)
     check_added_between(&single_2);
 }
 
-/* All others are held: only the one that is added can do the rest. */
+/* All other workers are held, so only the added worker can run the rest. */
 static void check_added_within(const struct setup *setup)
 {
     enum { N = 50, HOLDS_MAX = 2 };
@@ -115,10 +113,8 @@ TEST(worker_added_within_a_function_does_the_rest_with_a_queue_of_2)
     check_added_within(&single_2);
 }
 
-/*
- * The last worker dies amidst a step, and a worker comes under `name`: what ran there runs
- * again and counts once. `n_workers`: as many are known then.
- */
+/* The last worker dies while it runs a step, and a worker joins as `name`: the step
+ * runs again there, and counts once. `n_workers`: how many workers are known then. */
 static void lose_and_return(struct scene *scene, const char *name, int n_workers)
 {
     int last = scene->setup.n_workers - 1;
@@ -132,7 +128,7 @@ static void lose_and_return(struct scene *scene, const char *name, int n_workers
     crew_hold_wait(&hold);
     end_worker(scene, last, &hold);
     (void)scene_start_worker(scene, name);
-    crew_hold_wait(&hold); /* it runs again, there */
+    crew_hold_wait(&hold); /* it runs again on that worker */
     crew_hold_release(&hold);
     scene_end(hold.future, 0);
     if (last > 0) {

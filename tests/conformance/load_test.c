@@ -1,6 +1,6 @@
 /*
- * Thousands of closures in line, while workers die, a ps dies, and nobody does: with two
- * workers and two ps and with one of each, and again in a queue of two;
+ * Thousands of queued closures while workers die, while a ps dies, and without losses:
+ * with two workers and two ps, with one of each, and all that with a queue of two;
  * docs/conformance.md lists the behaviours.
  */
 #include <stdio.h>
@@ -36,7 +36,8 @@ static void wait_counted(struct story *story, int64_t count)
     coxi_test_until(has_counted, &progress, "steps that count");
 }
 
-/* Has them scheduled while no worker is free, so that they are in line; then lets go. */
+/* Schedules them while no worker is free, so that they are queued; then frees the
+ * workers. */
 static void begin_many(struct story *story, struct caller *caller)
 {
     struct scene *scene = &story->scene;
@@ -99,8 +100,8 @@ TEST(many_closures_in_line_count_once_while_workers_are_killed_with_a_queue_of_2
     story_with_each(run_many_while_killing, 2);
 }
 
-/* Between two closures of a short queue all is settled, and join says so: until the loss
- * is known. */
+/* True when the loss is known. Before that, with a short queue, cox_join may return 0
+ * between two closures, because all are settled then. */
 static bool join_fails(void *arg)
 {
     return cox_join(((struct scene *)arg)->crew.c, -1) != 0;

@@ -1,6 +1,7 @@
 /*
- * The queue: what is put in, taken by a worker, put back when that dies, and finished. Each
- * behaviour also in a queue of two; docs/conformance.md lists them.
+ * The queue: closures are put in, taken by a worker, put back when it dies, and
+ * finished. Each behaviour is also tested with a queue of two; docs/conformance.md
+ * lists them.
  */
 #include <string.h>
 
@@ -215,8 +216,9 @@ static bool are_cancelled(void *arg)
 }
 
 /*
- * `call` raises the error when nothing runs any more, and clears it. What of the step that
- * ran: its code, which depends on whether it ended before its worker knew.
+ * Asserts that `call` raises the error when nothing runs any more, and clears it.
+ * Returns the code of the step that ran, which depends on whether it ended before its
+ * worker was told.
  */
 static int trouble_raise(struct trouble *trouble, int (*call)(struct scene *scene))
 {
@@ -238,7 +240,7 @@ static int trouble_raise(struct trouble *trouble, int (*call)(struct scene *scen
     return code;
 }
 
-/* Beside a step that would count: whether it did. */
+/* The same while a counting step runs; returns true if it counted. */
 static int raise_beside_success(struct scene *scene, int (*call)(struct scene *scene))
 {
     struct trouble trouble;
@@ -295,7 +297,7 @@ TEST(done_raises_a_pending_error_with_a_queue_of_2)
     check_raises(&plain_2, call_done, call_done);
 }
 
-/* Two have failed, one after the other, before `call` raises the first. */
+/* Two steps have failed, one after the other, before `call` raises the first error. */
 static void fail_twice(struct scene *scene, int (*call)(struct scene *scene))
 {
     struct crew_hold holds[2];
@@ -316,7 +318,7 @@ static void fail_twice(struct scene *scene, int (*call)(struct scene *scene))
     scene_assert_settled(scene, true);
 }
 
-/* Beside a step that fails, too: that is heard of nowhere but from its future. */
+/* The same while another step runs that fails, too: only its future reports that. */
 static void check_first_error(const struct setup *setup,
                               int (*call)(struct scene *scene))
 {
@@ -460,7 +462,7 @@ TEST(ten_threads_that_put_back_and_finish_end_done_with_a_queue_of_2)
 
 /* ---- work for one worker */
 
-/* Both workers run a step that is held, and have one in their hands. */
+/* Lets both workers run a held step and have one more closure each. */
 static void hold_both(struct scene *scene, struct crew_hold holds[2],
                       struct cox_future *next[2])
 {
@@ -480,7 +482,7 @@ static void check_tags(const struct setup *setup)
     scene_open(&scene, setup);
     hold_both(&scene, holds, next);
 
-    /* Put in last, but for this worker: first there. */
+    /* Scheduled last, but only for this worker, so it runs there first. */
     struct cox_future *any = scene_schedule(&scene, "number_off", 0);
     struct cox_future *tagged = scene_schedule(&scene, "number_off", 1);
     scene_wait_queued(&scene, 2);
@@ -493,7 +495,7 @@ static void check_tags(const struct setup *setup)
     cox_future_free(any);
     cox_future_free(tagged);
 
-    /* What is for the other one waits there, and nobody waits for that. */
+    /* A closure for the other worker waits there, and does not hold up others. */
     tagged = scene_schedule(&scene, "number_off", 2);
     for (int i = 0; i < 5; i++) {
         any = scene_schedule(&scene, "number_off", 0);

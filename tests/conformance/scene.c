@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The ps and the client, for workers that dial it. */
+/* Opens the ps and a client that workers dial. */
 static void open_late(struct scene *scene, struct cox_options *options)
 {
     static int n_opened;
@@ -88,7 +88,7 @@ void scene_close(struct scene *scene)
         if (scene->workers[i].pid != 0) {
             program_kill(&scene->workers[i], SIGTERM);
             int status = program_wait(&scene->workers[i]);
-            if (status != 256 + SIGTERM) { /* before it had come up */
+            if (status != 256 + SIGTERM) { /* it was killed before it served */
                 assert_int_equal(128 + SIGTERM, status);
             }
         }
@@ -237,9 +237,10 @@ void scene_wait_ready(struct scene *scene, uint64_t n)
 /* ---- workers that die */
 
 /*
- * A held step must not see the end of its hold, nor its next attempt, on whatever worker,
- * the writer of this one: it is stopped, let go, and killed. The supervisor, if it is to
- * be killed, must not start another process meanwhile.
+ * A held step must not see the end of its hold, and its next attempt, on any worker,
+ * must not find this hold's writer. So the process is stopped, the hold released, and
+ * the process killed. If the supervisor is killed, too, it is stopped first, so that it
+ * starts no other process.
  */
 static void kill_worker(struct scene *scene, int worker, struct crew_hold *held,
                         bool supervisor_too)

@@ -29,7 +29,7 @@ struct scene {
 };
 
 /*
- * One closure is sent ahead to each worker (so SCENE_HANDS closures are at it); a
+ * One closure is sent ahead to each worker (so each has SCENE_HANDS closures); a
  * cancelled step has a minute of grace. With late workers there is no local cluster, so
  * tests/coordinator/crew.h finds no processes.
  */
@@ -78,7 +78,7 @@ void scene_assert_settled(struct scene *scene, bool settled);
 
 struct cox_stats scene_stats(struct scene *scene);
 
-/* Waits until n closures are in line for a worker. */
+/* Waits until n closures are queued for a worker. */
 void scene_wait_queued(struct scene *scene, uint64_t n);
 
 /* Waits for the end of a future and frees it. */

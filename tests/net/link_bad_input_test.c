@@ -1,4 +1,5 @@
-/* Peers that do not keep to the protocol: closed with COX_EPROTO, and nothing more. */
+/* Peers that break the protocol: the link is closed with COX_EPROTO, and nothing else
+ * happens. */
 #include <string.h>
 #include <unistd.h>
 
@@ -12,7 +13,7 @@
 
 enum { META_MAX = 1000, PAYLOAD_MAX = 100000 };
 
-/* Sanitizers know; in other builds it is absent. */
+/* Only builds with a sanitizer have this function. */
 size_t __sanitizer_get_current_allocated_bytes(void) __attribute__((weak));
 
 static size_t allocated(void)
@@ -22,7 +23,8 @@ static size_t allocated(void)
                : 0;
 }
 
-/* The link is closed with COX_EPROTO, the peer sees it, and no frame has come of it. */
+/* Asserts that the link is closed with COX_EPROTO, that the peer sees it, and that no
+ * frame was delivered. */
 static void assert_refused(struct half *half, const char *text_part)
 {
     end_wait_closed(&half->end, COX_EPROTO);
@@ -208,7 +210,8 @@ TEST(link_refuses_garbage)
     }
 }
 
-/* Good prefixes with lengths that may be anything: closed for one that is too long. */
+/* Sends correct prefixes with random lengths: the link is closed at a length that is
+ * too large. */
 static void check_garbage_lengths(struct half *half)
 {
     static uint64_t seed = 1;

@@ -1,4 +1,4 @@
-/* How links come about: connecting and listening, and why they fail. */
+/* Making links: connecting and listening, and errors. */
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,8 +14,8 @@
 
 enum { WAIT_MS = 8000 };
 
-/* A tcp port that is bound and listens with room for one (or does not listen at all).
- */
+/* A tcp port that is bound, and listens with room for one connection (or does not
+ * listen). */
 struct port {
     int fd;
     char url[64];
@@ -105,7 +105,8 @@ TEST(link_connecting_is_refused_where_nobody_listens)
 {
     struct port port;
     char url[300];
-    port_bind(&port); /* bound, but not listening: the port is nobody else's */
+    /* bound but not listening, so that no other process has the port */
+    port_bind(&port);
     assert_connect_fails(port.url, WAIT_MS, COX_EREFUSED);
     (void)close(port.fd);
     (void)snprintf(url, sizeof(url), "ipc://%s/nobody", coxi_test_dir());
@@ -167,7 +168,7 @@ TEST(link_connecting_goes_on_until_the_peer_has_room)
     for (int i = 0; i < n; i++) {
         (void)close(fds[i]);
     }
-    (void)close(raw_accept(port.fd)); /* the one that was in the queue */
+    (void)close(raw_accept(port.fd)); /* the connection that was in the queue */
     int fd = raw_accept(port.fd);     /* when the kernel tries again, after 1 s */
     connect_end(&outcome);
     assert_int_equal(0, outcome.code);
@@ -245,7 +246,7 @@ TEST(listener_says_that_the_address_is_in_use)
         assert_error_names(door.url);
         assert_null(listener);
         door_close(&door);
-        /* and it is free at once when the first has closed */
+        /* the address is free as soon as the first listener is closed */
         assert_code(0, coxi_listener_open(door.url, accept_none, NULL, &listener));
         coxi_listener_close(listener);
     }

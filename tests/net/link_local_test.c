@@ -1,4 +1,4 @@
-/* Links that go on over memory; what they carry is in the tests of every link. */
+/* Links on the local path. The tests of all links cover what they carry. */
 #include <string.h>
 
 #include "common/clock.h"
@@ -87,8 +87,8 @@ TEST(link_hands_out_what_its_peer_wrote_before_it_closed)
 
 /* ---- room that comes between a sender's look for it and its end */
 
-/* What happens once a sender has asked for room and found none: the peer reads all that there
- * is, and the near end's receiving thread looks after what waits for room. */
+/* If not NULL: once a sender has asked for room and found none, the peer reads
+ * everything, and the near end's receiving thread sends the waiting data. */
 static struct quiet *reads_behind_the_look;
 
 bool __wrap_coxi_rings_ask_room(struct coxi_rings *rings, size_t bytes)
@@ -128,7 +128,7 @@ static bool tick_until_closed(void *arg)
     return coxi_link_closed(end->link);
 }
 
-/* Neither reads nor writes, as a process that is stopped. */
+/* A peer that neither reads nor writes, like a stopped process. */
 static void check_stopped(bool sends)
 {
     struct quiet quiet;
@@ -225,7 +225,7 @@ static bool is_full(void *near)
     return len > COXI_RING_MIN - COXI_LINK_MADE_ROOM;
 }
 
-/* The peer asks, and is gone before it has read the answer, of which the ring is full. */
+/* The peer asks, and dies before it has read the answer, which fills the ring. */
 static void check_gone(void (*answer)(struct end *end, const struct coxi_frame *frame))
 {
     struct quiet quiet;

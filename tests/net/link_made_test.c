@@ -1,4 +1,4 @@
-/* Payloads that are made while they leave. */
+/* Payloads that are made while they are sent. */
 #include <pthread.h>
 #include <string.h>
 
@@ -22,7 +22,8 @@ struct maker {
     size_t meta_len; /* of long_meta; 0: 4 */
     size_t at;
     size_t len;
-    size_t fails_at;                /* with COX_EIO, from there on; 0: never */
+    /* from this byte on it fails with COX_EIO; 0: never */
+    size_t fails_at;
     void (*before)(struct maker *); /* each piece */
     struct coxi_link *link;
     size_t n_calls;
@@ -34,7 +35,7 @@ static int make(void *arg, void *to, size_t room, size_t *ret_len)
 {
     struct maker *maker = arg;
     size_t left = maker->len - maker->at;
-    /* Not always as much as there is room for. */
+    /* Does not always fill the room. */
     size_t n = room - maker->n_calls++ % 3 * 1000;
     n = n < left ? n : left;
     assert_true(room >= COXI_LINK_MADE_ROOM);
@@ -140,7 +141,8 @@ TEST(link_makes_payloads_on_the_thread_that_receives)
     struct pair pair;
     for (int i = 0; i < 3; i++) {
         if (i < 2) {
-            pair_open(&pair, i == 0, END_RUN); /* making blocks: not on nng's threads */
+            /* making blocks, which nng's threads must not do */
+            pair_open(&pair, i == 0, END_RUN);
         } else {
             pair_open_local(&pair);
         }
@@ -238,7 +240,7 @@ static void check_unread(struct half *half)
     coxi_link_close(half->end.link, COX_ETIMEDOUT, "it does not read");
     assert_int_equal(0, pthread_join(maker.thread, NULL));
     assert_code(COX_ECLOSED, maker.code);
-    /* What the kernel had room for, and two pieces. */
+    /* Only as much as the kernel has room for, and two pieces. */
     assert_true(maker.at < MUCH);
 }
 

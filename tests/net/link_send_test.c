@@ -1,4 +1,4 @@
-/* What is in line at a link: held back, flushed, bounded, waited for, and its close. */
+/* The line of a link: frames held back, flushed, bounded, waited for, and closing. */
 #include "net/link.h"
 
 #include <pthread.h>
@@ -141,7 +141,7 @@ TEST(link_says_try_again_when_a_gigabyte_is_in_line)
     assert_int_equal(1, n_released);
 }
 
-/* Who sends messages may not look, and the next ones would build on the one that is missing. */
+/* Senders may ignore the error, and later messages would build on the missing one. */
 TEST(link_is_closed_by_a_message_that_a_full_line_has_no_room_for)
 {
     struct half half;

@@ -1,5 +1,4 @@
-/* Links between two ends that keep to the protocol: what is sent arrives, whole, once.
- */
+/* Links between two correct ends: frames arrive whole, and once. */
 #include "net/link.h"
 
 #include <poll.h>
@@ -40,11 +39,11 @@ static void send_small(struct end *end, uint64_t sender, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++) {
         struct small meta = {sender, i};
-        /* Of various lengths: 16 bytes and up to 7 more. */
+        /* Different lengths: 16 bytes and up to 7 more. */
         uint8_t bytes[sizeof(meta) + 8] = {0};
         memcpy(bytes, &meta, sizeof(meta));
         if (end_send(end, bytes, sizeof(meta) + i % 8, NULL, 0) != 0) {
-            return; /* the frames missing at the other end fail the test */
+            return; /* then frames are missing at the other end, and the test fails */
         }
     }
 }
@@ -169,7 +168,8 @@ static void check_sizes(struct pair *pair)
         assert_frame(frame, "in pieces", payloads[i], sizes[i]);
         assert_frame(frame + 1, "whole!", payloads[i], sizes[i]);
     }
-    coxi_link_close(pair->near.link, COX_ECLOSED, ""); /* what is lent must not go */
+    /* lent memory must not be sent any more */
+    coxi_link_close(pair->near.link, COX_ECLOSED, "");
     end_wait_closed(&pair->near, COX_ECLOSED);
     for (size_t i = 0; i < N_SIZES; i++) {
         free(payloads[i]);
@@ -304,7 +304,7 @@ static void release_slowly(void *arg)
     struct slow_release *slow = arg;
     coxi_link_close(slow->end->link, COX_ECANCELLED, "while it is released");
     for (int i = 0; i < 50 && !end_is_closed(slow->end); i++) {
-        (void)poll(NULL, 0, 2); /* on_close has time to come too soon */
+        (void)poll(NULL, 0, 2); /* gives on_close time to come too early */
     }
     atomic_store(&slow->has_ended, true);
 }

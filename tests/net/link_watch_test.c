@@ -39,7 +39,7 @@ static void check_silent(struct half *half)
     end_wait_closed(&half->end, COX_ETIMEDOUT);
     assert_non_null(strstr(half->end.close_text, "silent"));
     (void)raw_wait_closed(half->fd);
-    coxi_links_tick(watch.links); /* of nothing any more */
+    coxi_links_tick(watch.links); /* no link is left to watch */
     coxi_links_free(watch.links);
 }
 
@@ -82,7 +82,7 @@ TEST(link_closes_when_the_peer_does_not_read)
     for_each_half(check_deaf);
 }
 
-/* Answers each heartbeat with one; their number. */
+/* Answers each heartbeat with one; returns their number. */
 static int echo_beats(int fd)
 {
     struct pollfd pollfd = {.fd = fd, .events = POLLIN};
@@ -114,7 +114,7 @@ static void beat(bool tcp, enum end_mode mode)
     assert_int_equal(BEATS, n_beats);
     assert_true(coxi_now_ms() - start_ms > TIMEOUT_MS);
     assert_int_equal(0, closed_times(&half.end));
-    assert_int_equal(0, half.end.n_frames); /* the owner hears nothing of them */
+    assert_int_equal(0, half.end.n_frames); /* the owner does not see heartbeats */
     half_close(&half);
     coxi_links_free(links);
 }
@@ -148,7 +148,7 @@ TEST(link_closes_with_all_that_are_watched)
     coxi_links_free(links);
 }
 
-/* A link that leaves the set is not watched any more; others stay, in any order. */
+/* Links may leave the set in any order; the others are still watched. */
 TEST(link_leaves_the_watched_in_any_order)
 {
     struct half halves[3];

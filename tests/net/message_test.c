@@ -20,7 +20,7 @@ static const struct coxi_hello self = {
     .slots = 4,
 };
 
-/* What coxi_hello_read said of an end's first frame. */
+/* The result of coxi_hello_read for an end's first frame. */
 struct greeting {
     int code;
     char text[512];
@@ -82,7 +82,8 @@ static void check_hello_both_ways(struct pair *pair)
     end_handle(&pair->near, read_greeting, &near);
     end_handle(&pair->far, read_greeting, &far);
     other.role = COXI_ROLE_PS;
-    other.version = 77; /* whatever is given: the version is that of this program */
+    /* ignored: a greeting is always sent with this program's version */
+    other.version = 77;
     other.index = 9;
     assert_code(0, coxi_hello_send(pair->near.link, &self));
     assert_code(0, coxi_hello_send(pair->far.link, &other));
@@ -101,7 +102,7 @@ TEST(message_greets_both_ways)
     for_each_link(check_hello_both_ways);
 }
 
-/* The peer that is of another version hears of it, reads it, and says the same. */
+/* A peer of another version gets our greeting, reads it, and reports the same error. */
 static void meet_other_version(enum end_mode mode)
 {
     struct half here, there;
@@ -163,7 +164,7 @@ TEST(message_brings_the_code_and_text_of_a_refusal)
     for_each_link(check_refusal);
 }
 
-/* The peer sends `message` first: what is made of it. */
+/* Asserts the result when the peer sends `message` first. */
 static void assert_greeting(const struct coxi_message *message, int code,
                             const char *text_part)
 {

@@ -1,4 +1,4 @@
-/* A ps as its clients see it: deadlines of requests, and how all of them end. */
+/* The ps client: deadlines of requests, and the end of all requests. */
 #include <stdio.h>
 #include <string.h>
 
@@ -38,7 +38,8 @@ TEST(ps_client_ends_a_request_at_its_deadline_and_sends_the_others_again)
     assert_code(0, ask_count(&patient));
     assert_code(0, ask_count(&hasty));
     fake_ps_wait_messages(&ps, 2);
-    fake_ps_set(&ps, false, false); /* from now on it answers, but not to these two */
+    /* from now on it answers, but not these two requests */
+    fake_ps_set(&ps, false, false);
     coxi_test_until(tick_until_done, &hasty, "the deadline");
     asked_wait(&hasty, COX_ETIMEDOUT);
     assert_non_null(strstr(hasty.text, "ps 3"));
@@ -50,7 +51,7 @@ TEST(ps_client_ends_a_request_at_its_deadline_and_sends_the_others_again)
     fake_ps_stop(&ps);
 }
 
-/* The payload and `into` of an expired request are the caller's again. */
+/* The payload and `into` of an expired request belong to the caller again. */
 TEST(ps_client_lets_go_of_the_memory_of_an_expired_request)
 {
     enum { LEN = 4000000 };
@@ -108,8 +109,8 @@ static bool is_expired(void *arg)
     return coxi_now_ms() > asked->request.deadline_ms;
 }
 
-/* Expired while there was no connection: it must not go out with the next one, whose
- * ps may never answer. */
+/* A request that expired while there was no connection must not be sent over the next
+ * one, because that ps may never answer. */
 TEST(ps_client_does_not_send_a_request_whose_deadline_has_passed)
 {
     for (int round = 0; round < 4; round++) {

@@ -1,4 +1,4 @@
-/* A ps as its clients see it: connections that break, and processes that are replaced. */
+/* The ps client: connections that break, and processes that are replaced. */
 #include <stdio.h>
 #include <string.h>
 
@@ -132,7 +132,7 @@ TEST(ps_client_goes_on_with_a_restarted_ps_where_that_is_no_matter)
 
 /* ---- a ps that is elsewhere from now on */
 
-/* Asks `ps`, which does not answer, and follows to `second`. */
+/* Asks `ps`, which does not answer; then makes the client follow to `second`. */
 static void ask_and_follow(struct client *client, struct fake_ps *ps,
                            const struct fake_ps *second, uint64_t incarnation,
                            struct asked *asked)
@@ -145,7 +145,7 @@ static void ask_and_follow(struct client *client, struct fake_ps *ps,
     assert_code(0, coxi_psc_follow(client->psc, second->url, incarnation));
 }
 
-/* The old one is there all the while: nothing but the move ends the connection to it. */
+/* The old ps stays: only the move ends the connection to it. */
 TEST(ps_client_follows_a_reborn_ps_and_ends_what_it_has_asked_the_old_one)
 {
     struct fake_ps ps, second;
@@ -343,7 +343,7 @@ static bool knows_why(void *arg)
     return knows;
 }
 
-/* Another daemon is at the address, then the ps. */
+/* First another daemon is at the address, then the ps. */
 TEST(ps_client_says_that_a_ps_is_out_of_reach_and_when_it_is_back)
 {
     struct fake_ps other, ps;

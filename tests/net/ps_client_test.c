@@ -1,4 +1,4 @@
-/* A ps as its clients see it: requests and their answers, all going well. */
+/* The ps client: requests and their answers, without faults. */
 #include "net/ps_round.h"
 
 #include <poll.h>
@@ -105,7 +105,7 @@ TEST(ps_client_blocks_while_too_many_requests_are_unanswered)
     struct client client;
     struct flood flood;
     pthread_t thread = flood_begin(&flood, &client, &ps);
-    (void)poll(NULL, 0, 50); /* in which nothing should come of it */
+    (void)poll(NULL, 0, 50); /* time in which nothing should happen */
     assert_int_equal(OUTSTANDING, atomic_load(&flood.n_submitted));
     fake_ps_set(&ps, false, false);
     assert_int_equal(0, pthread_join(thread, NULL));
@@ -131,7 +131,8 @@ TEST(ps_client_ends_a_blocked_submission_when_the_ps_is_given_up)
     for (int i = 0; i < OUTSTANDING; i++) {
         asked_wait(&flood.asked[i], COX_EPSLOST);
     }
-    assert_int_equal(0, flood.asked[OUTSTANDING].n_done); /* it was not taken */
+    /* the request was not accepted */
+    assert_int_equal(0, flood.asked[OUTSTANDING].n_done);
     client_close(&client);
     free(flood.asked);
     fake_ps_stop(&ps);
@@ -402,7 +403,7 @@ TEST(ps_client_refuses_a_request_that_cannot_be_encoded)
     assert_code(COX_ELIMIT,
                 coxi_psc_submit(client.psc, &message, &asked.request, false));
     assert_int_equal(0, asked.n_done);
-    assert_code(0, ask_count(&asked)); /* the next one is not in its way */
+    assert_code(0, ask_count(&asked)); /* the next request does not hold it up */
     asked_wait(&asked, 0);
     client_close(&client);
     fake_ps_stop(&ps);
@@ -479,7 +480,8 @@ static bool tick_both(void *arg)
     return clients[1].n_lost > 0;
 }
 
-/* The second one never gets there, and says so when the first has long been given up. */
+/* The second client never reaches its ps, and reports that long after the first was
+ * given up. */
 TEST(ps_client_that_gave_up_a_ps_does_not_say_that_it_is_out_of_reach)
 {
     struct fake_ps ps;
@@ -501,7 +503,7 @@ TEST(ps_client_that_gave_up_a_ps_does_not_say_that_it_is_out_of_reach)
     }
     coxi_test_until(tick_both, clients, "being told of the other");
     assert_int_equal(0, clients[0].n_lost);
-    /* Nor that it is within reach again. */
+    /* Nor does it say that the ps is within reach again. */
     coxi_psc_give_up(clients[1].psc, "the run is over");
     (void)tick_both(clients);
     assert_int_equal(0, n_in_reach);

@@ -35,7 +35,8 @@ static uint8_t byte_at(uint64_t at)
     return (uint8_t)(at * 2654435761u >> 13);
 }
 
-/* Writes, reads up to n bytes of an endless pattern, in one piece; how many. */
+/* Writes or reads up to n bytes of an endless pattern, in one piece; returns how
+ * many. */
 static size_t write_some(struct coxi_rings *rings, uint64_t at, size_t n)
 {
     size_t room;
@@ -153,7 +154,7 @@ TEST(rings_wake_all_who_wait_on_their_own_side)
     both_close(&both);
 }
 
-/* A side that reads as a link does: all that there is, and then it sleeps. */
+/* A side that reads like a link: everything that has come, and then it sleeps. */
 static void *read_all(void *arg)
 {
     struct waiter *waiter = arg;
@@ -196,7 +197,7 @@ static void both_open_at(struct both *both, struct coxi_bell *bell)
     assert_code(0, coxi_rings_open(coxi_rings_name(both->maker), &both->opener));
 }
 
-/* Waits at a bell until data is in one of two rings; which one. */
+/* Waits at a bell until data is in one of two rings; returns which. */
 struct guest {
     struct coxi_bell *bell;
     struct both *both; /* two */
@@ -325,7 +326,8 @@ TEST(rings_do_not_open_in_a_build_with_another_layout)
         (void)snprintf(name, sizeof(name), "v%d/%s", other, rest);
         assert_code(COX_EADDRESS, coxi_rings_open(name, &none));
     }
-    (void)snprintf(name, sizeof(name), "%s", rest); /* of a build without the number */
+    /* the name of a build without the layout number */
+    (void)snprintf(name, sizeof(name), "%s", rest);
     assert_code(COX_EADDRESS, coxi_rings_open(name, &none));
     assert_null(none);
     coxi_rings_free(rings);
@@ -378,7 +380,7 @@ TEST(rings_do_not_open_what_is_no_such_memory)
     int fd = memfd_create("coxswain", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     assert_int_equal(0, ftruncate(fd, 4096 + 2 * COXI_RING_MIN));
     assert_not_opened(fd);
-    /* And one that is too short. */
+    /* Memory that is too short. */
     fd = memfd_create("coxswain", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     assert_int_equal(0,
                      fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL));
@@ -401,7 +403,7 @@ TEST(rings_are_broken_by_counts_that_cannot_be)
     (void)coxi_rings_data(both.opener, &len);
     assert_int_equal(0, len);
     assert_true(coxi_rings_broken(both.opener));
-    assert_true(coxi_rings_ask_data(both.opener)); /* nobody is to wait */
+    assert_true(coxi_rings_ask_data(both.opener)); /* broken rings: nobody may wait */
     (void)coxi_rings_room(both.maker, &len);
     assert_int_equal(0, len);
     assert_true(coxi_rings_broken(both.maker));

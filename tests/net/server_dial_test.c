@@ -1,5 +1,5 @@
-/* The side of a daemon that dials: it serves whom it reaches, and dials again when that peer is gone.
- */
+/* A daemon that dials: it serves the peer that it reaches, and dials again when that
+ * peer is gone. */
 #include <stdatomic.h>
 
 #include "net/server.h"
@@ -7,7 +7,7 @@
 #include "tests/net/ends.h"
 #include "tests/test.h"
 
-/* One that dials `url`, and its connection as the peer there sees it. */
+/* Opens a daemon that dials `url`. */
 static void dialler_open(struct count_daemon *daemon, const char *url)
 {
     struct coxi_server_options options = {
@@ -135,7 +135,7 @@ TEST(server_dials_for_data_when_the_peer_wants_that)
     end_fini(&data);
     count_client_ask(&control, 3, 1);
 
-    /* Where it cannot be had, all begins anew. */
+    /* If the data connection cannot be made, the session begins anew. */
     coxi_listener_close(door.listener);
     door.listener = NULL;
     assert_code(0, coxi_message_send(control.link, &want, NULL, false));

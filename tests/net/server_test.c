@@ -1,5 +1,5 @@
-/* The listening side of a daemon, with peers that are good, unwanted and no peers; how a server
- * starts and stops. */
+/* A daemon that listens, with good peers, refused peers and peers that break the
+ * protocol; how a server starts and stops. */
 #include "net/server.h"
 
 #include <poll.h>
@@ -249,8 +249,8 @@ TEST(server_stop_ends_every_thread_with_peers_connected)
     (void)close(silent);
 }
 
-/* A peer that asks and never reads: its answers fill the line, and stop must not wait.
- */
+/* A peer asks and never reads, so its answers fill the line; stopping must not wait for
+ * it. */
 TEST(server_stops_with_a_peer_that_does_not_read)
 {
     struct count_daemon daemon;

@@ -76,7 +76,7 @@ int __wrap_unlinkat(int fd, const char *name, int flags)
     return unlink(path);
 }
 
-/* Depth first; what was found has been noted before anything is done to it. */
+/* Depth first; lists everything before it calls the function. */
 int __wrap_nftw(const char *path,
                 int (*visit)(const char *path, const struct stat *st, int type,
                              struct FTW *ftw),

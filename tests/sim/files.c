@@ -298,7 +298,7 @@ static void move(struct entry *entry, const char *path)
     entry->hash = hash_of(path, strlen(path));
 }
 
-/* What lies below a directory that is called otherwise now. */
+/* Renames everything below a directory that was renamed. */
 static void move_below(const char *from, const char *to)
 {
     for (size_t i = 0; i < disk.n; i++) {

@@ -13,7 +13,7 @@
 enum state {
     UNKNOWN,   /* not scheduled */
     SCHEDULED, /* by the client that runs */
-    SETTLED,   /* it has said so */
+    SETTLED,   /* its client has reported it */
     /* scheduled by an earlier client, and in the checkpoint from which this one
      * resumed */
     COVERED,
@@ -102,7 +102,7 @@ bool sim_ledger_is_settled(uint32_t number)
     return ledger.calls[number].state != SCHEDULED;
 }
 
-/* A call that was to go well may end like that. */
+/* True if a call that should succeed may end with this code. */
 static bool may_fail(const struct call *call, int code)
 {
     return code == COX_ELOST || code == COX_EREPLAY || code == COX_ENOWORKER ||
@@ -261,7 +261,8 @@ static uint32_t last_assignment(uint32_t n, bool *ret_joined)
     return last;
 }
 
-/* Assigned variables have what was counted since; nothing from before a join. */
+/* Checks that assigned variables have what was counted since the assignment, and
+ * nothing from before a join. */
 static void check_assigned(const struct sim_found *found, uint32_t n, const char *when)
 {
     bool joined = false;

@@ -150,7 +150,7 @@ static void print_totals(double seconds, double core_seconds)
     json_decref(line);
 }
 
-/* The storm has led the code astray: a failure like another, but the last. */
+/* A crash is a violation like any other, but ends the simulator. */
 static void on_crash(int signum)
 {
     char text[300];
@@ -168,7 +168,7 @@ static void on_crash(int signum)
 
 static void watch_for_crashes(void)
 {
-#if !defined(__SANITIZE_ADDRESS__) /* which tells of them itself */
+#if !defined(__SANITIZE_ADDRESS__) /* AddressSanitizer reports crashes itself */
     static char stack[65536];      /* a fiber's may be full */
     const stack_t other = {.ss_sp = stack, .ss_size = sizeof(stack)};
     struct sigaction action = {.sa_handler = on_crash, .sa_flags = SA_ONSTACK};

@@ -1,6 +1,6 @@
 /*
- * See memory.h. Under AddressSanitizer memory is the C library's, which sees misuse; what
- * processes that were killed had is then leaked.
+ * See memory.h. Under AddressSanitizer memory comes from its allocator, which finds
+ * misuse; the memory of killed processes is leaked then.
  *
  * Blocks come from one region at a fixed address, so a seed sees the same addresses in each
  * run. A block has its class in front of it; freed blocks of a class are used again first.

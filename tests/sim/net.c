@@ -84,7 +84,7 @@ void sim_net_watch(void (*seen)(const struct sim_sending *sending))
     net.seen = seen;
 }
 
-/* How much longer it takes. */
+/* Asks the watcher how much longer the piece takes. */
 static uint64_t tell_watcher(const struct coxi_link *from, const struct piece *piece)
 {
     uint64_t delay = 0;
@@ -144,7 +144,7 @@ static void post(struct coxi_link *from, struct piece *piece)
     }
 }
 
-/* What is on its way is lost from some point on. */
+/* Drops the pieces under way from some point on. */
 static void lose_some(struct coxi_link *to)
 {
     size_t n = 0;
@@ -178,7 +178,7 @@ static struct coxi_link *link_new(struct sim_proc *proc, uint32_t peer_node)
     return link;
 }
 
-/* From here on nothing is received or sent. */
+/* Closes the link: nothing is received or sent any more. */
 static bool shut(struct coxi_link *link, int code, const char *text, bool loses)
 {
     if (link->closed) {
@@ -351,7 +351,8 @@ static int hand_out(struct coxi_link *link, struct piece *piece)
     return link->events->on_frame(link->arg, link, &frame);
 }
 
-/* The next that has arrived, or NULL; waits for it, after `on_batch`. */
+/* The next piece that has arrived; waits for it, after `on_batch`. NULL: there will be
+ * none. */
 static struct piece *take_piece(struct coxi_link *link, bool *in_batch)
 {
     while (!link->closed) {

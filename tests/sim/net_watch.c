@@ -43,7 +43,7 @@ void coxi_links_drop(struct coxi_link *link)
     link->links = NULL;
 }
 
-/* Nothing comes from the other side, its heartbeats neither. */
+/* True if nothing comes from the other side, not even heartbeats. */
 static bool is_silent(const struct coxi_link *link)
 {
     return sim_net_parted_until(link) > sim_now() || link->peer->proc->paused;

@@ -17,7 +17,7 @@
 
 enum { PEER_TIMEOUT_MS = 1000 };
 
-/* Both kinds: something that is started again. */
+/* A ps or a worker, which is started again when it has died. */
 struct node {
     uint32_t index;
     uint32_t host;
@@ -41,7 +41,7 @@ static void url_of(uint32_t node, char ret[32])
     (void)snprintf(ret, 32, "tcp://h%u:1", node);
 }
 
-/* How long until something is started again that has died. */
+/* Draws the time until a process that has died is started again. */
 static uint64_t draw_rest(void)
 {
     return sim_chance(6) ? sim_below(3 * SIM_S) : sim_between(SIM_MS, 80 * SIM_MS);
@@ -78,7 +78,7 @@ static void on_ps_death(struct sim_proc *proc, int signal)
     struct node *node = proc->arg;
     (void)signal;
     sim_nodes_bury(proc);
-    if (node->proc == proc) { /* else it had been moved */
+    if (node->proc == proc) { /* otherwise it was moved */
         node->proc = NULL;
         sim_at(sim_now() + draw_rest(), start_ps, node);
     }

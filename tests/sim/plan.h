@@ -38,7 +38,7 @@ enum sim_argument {
 /* What the program does before it schedules a call. */
 enum sim_action {
     SIM_ASSIGN = 1,       /* sets the assigned variables to zeros */
-    SIM_JOIN = 2,         /* waits for all calls before, and before an assignment */
+    SIM_JOIN = 2,         /* waits for all earlier calls, before an assignment, too */
     SIM_SAVE = 4,         /* takes a checkpoint */
     SIM_READ = 8,         /* reads and compares everything, after SIM_JOIN */
     SIM_CANCEL = 16,      /* cancels a call that was scheduled recently */
@@ -57,7 +57,7 @@ struct sim_plan {
     uint32_t commit_window;
     uint32_t incremental;
     uint32_t keep;
-    uint32_t in_flight; /* calls whose futures the program waits for */
+    uint32_t in_flight; /* the most calls whose futures the program holds */
     uint64_t log_bytes;
     uint64_t every_closures;
     bool speculates;

@@ -83,7 +83,7 @@ static void on_death(struct sim_proc *proc, int signal)
     }
 }
 
-/* The program ends, and another is started. */
+/* Ends the program; another one is started. */
 static void give_up(struct program *p, const char *what, int code)
 {
     sim_trace("%s: %s: %s: %s", p->proc->name, what, coxi_error_name(code),
@@ -96,13 +96,14 @@ static bool is_replaced(const struct program *p)
     return p != owner;
 }
 
-/* Another client of this run, or another run, has what it used. */
+/* True if another client of this run, or another run, may have taken its ps. */
 static bool may_be_fenced(const struct program *p)
 {
     return p->rival || sim_stranger_is_near();
 }
 
-/* Codes that end a program which did nothing wrong. */
+/* Ends the program for codes that may occur although it did nothing wrong; other codes
+ * are violations. */
 static void check(struct program *p, const char *what, int code)
 {
     if (code == 0) {
@@ -196,7 +197,7 @@ static void create_variables(struct program *p)
     rows.dim = 1;
     rows.optimizer.kind = COX_SGD;
     rows.optimizer.learning_rate = 1;
-    rows.lifecycle.evict_age = 100000; /* none is ever so old */
+    rows.lifecycle.evict_age = 100000; /* so old that no row is evicted */
     check(p, "cox_table_create", cox_table_create(p->c, &rows, &p->rows));
 }
 
@@ -509,7 +510,7 @@ static void *run(void *arg)
     create_variables(p);
     load_steps(p);
     if (p->life > 1 && sim_chance(2)) {
-        create_one(p, 'l', p->life); /* calls get other ids than they had */
+        create_one(p, 'l', p->life); /* so that calls get other ids than before */
     }
     if (p->life > 1 && sim_chance(2)) {
         check(p, "cox_join", cox_join(p->c, -1));
@@ -522,7 +523,7 @@ static void *run(void *arg)
         if (!plan->checkpoints || is_verified || !sim_chance(4)) {
             sim_stop();
         }
-        is_verified = true; /* a last one looks at what the checkpoint has */
+        is_verified = true; /* a last client compares what the checkpoint has */
     }
     sim_proc_kill(p->proc, 0);
     return NULL;

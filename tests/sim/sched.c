@@ -13,7 +13,7 @@
 
 enum {
     FIBERS_MAX = 4096,
-    TURNS_MAX = 20 * 1000 * 1000, /* of a run: more are an endless loop */
+    TURNS_MAX = 20 * 1000 * 1000, /* turns of a run; more mean an endless loop */
     PREEMPT_EVERY = 24,           /* places where a thread might be interrupted */
     LONG_PAUSE_ONE_IN = 512,      /* of those interruptions */
 };
@@ -215,7 +215,7 @@ bool sim_wake(struct sim_fiber *fiber)
 
 bool sim_wake_one(struct sim_queue *queue)
 {
-    /* Mostly the one that has waited longest; threads keep no order. */
+    /* Mostly wakes the fiber that has waited longest, because threads keep no order. */
     struct sim_fiber *fiber = queue->first;
     while (fiber != NULL && fiber->next != NULL && sim_chance(4)) {
         fiber = fiber->next;

@@ -1,7 +1,5 @@
-/*
- * See steps.h. The module's file says nothing; that it has one step is said here, in the
- * place of net/module.c's inspection and of worker/modules.c.
- */
+/* See steps.h. The module's file has no content. This file provides its one step, in
+ * place of the inspection in common/module.c and of worker/modules.c. */
 #include "tests/sim/steps.h"
 
 #include <signal.h>
@@ -22,9 +20,11 @@
 #include "worker/modules.h"
 
 enum {
-    LOOK_US = 5000, /* at most so long between two looks at whether it is wanted */
+    LOOK_US = 5000, /* the longest time between two checks whether it is cancelled */
     BRITTLE_LIVES =
-        12, /* of the program: else it might never come past a brittle call */
+        /* lives of the program; later ones would otherwise never get past a brittle
+         * call */
+    12,
 };
 
 /* ---- who crashed */
@@ -51,7 +51,7 @@ void coxi_culprit_end(struct coxi_culprit_stack *stack)
 
 static void crash(void)
 {
-    if (sim_chance(2)) { /* else nobody can say which step it was */
+    if (sim_chance(2)) { /* otherwise it is not known which step it was */
         coxi_recorder_blame(mine, SIGSEGV);
         coxi_recorder_excuse(sim_self_proc()->arg);
     }
@@ -60,10 +60,11 @@ static void crash(void)
 
 /* ---- the step */
 
-/* False: it is not wanted any more. */
+/* Spends the time; false: the step was cancelled. */
 static bool spend(struct cox_step *step, int64_t us)
 {
-    bool stubborn = us > 0 && sim_chance(64); /* it does not look */
+    /* does not check whether it is cancelled */
+    bool stubborn = us > 0 && sim_chance(64);
     while (us > 0) {
         int64_t piece = us < LOOK_US ? us : LOOK_US;
         sim_sleep((uint64_t)piece * SIM_US);
@@ -110,7 +111,8 @@ static int add_row(struct cox_step *step, uint64_t key)
     return r != 0 ? r : cox_step_push_rows(step, table, &key, 1, &minus_one);
 }
 
-/* The program has assigned that to the mark before it scheduled the call. */
+/* Reads the mark, and reports a violation if it has an older value than the program had
+ * assigned before it scheduled the call. */
 static int look_at_mark(struct cox_step *step, const int64_t *of)
 {
     int64_t value = -1;
@@ -125,7 +127,7 @@ static int look_at_mark(struct cox_step *step, const int64_t *of)
     return r;
 }
 
-/* What it adds to is 0 before, or 1 where this is not the first attempt. */
+/* Pulls the parts to which it will add. They are 0, or 1 in a later attempt. */
 static int look(struct cox_step *step, const int64_t *of)
 {
     int64_t values[SIM_SEGMENTS * SIM_CALLS_MAX];

@@ -1,4 +1,4 @@
-/* The step module of a storm: workers load it in place of a file. */
+/* The step module of a storm, which workers load without a file. */
 #ifndef COXI_SIM_STEPS_H
 #define COXI_SIM_STEPS_H
 

@@ -1,6 +1,7 @@
 /*
- * See storm.h. Faults come while the program runs, some tens of ms apart: a storm has few of
- * them, so that each meets a moment of its own, and many storms meet all moments.
+ * See storm.h. Faults come while the program runs, some tens of ms apart: a storm has
+ * few of them, so that each comes at a random moment, and many storms reach all
+ * moments.
  */
 #include "tests/sim/storm.h"
 
@@ -86,7 +87,7 @@ static uint32_t draw_worker(void)
     return (uint32_t)sim_below(plan.n_workers);
 }
 
-/* Two hosts that speak with each other. */
+/* Draws two hosts that have a connection. */
 static void draw_hosts(uint32_t *ret_a, uint32_t *ret_b)
 {
     uint32_t ps = sim_nodes_ps_host(draw_ps());
@@ -101,7 +102,7 @@ static void draw_hosts(uint32_t *ret_a, uint32_t *ret_b)
     }
 }
 
-/* A client, a ps or a worker. */
+/* Draws a client, a ps or a worker. */
 static struct sim_proc *draw_proc(void)
 {
     uint64_t kind = sim_below(plan.checkpoints ? 3 : 1);
@@ -157,7 +158,8 @@ static void end_worker(void)
     }
 }
 
-/* Its host is cut off, for the client or for all; workers may reach it still. */
+/* Starts the ps on another host, and cuts its old host off from the client and some
+ * workers. */
 static void move_ps(uint32_t i)
 {
     uint32_t old = sim_nodes_ps_host(i);
@@ -187,7 +189,8 @@ static void kill_at_disk(void)
 
 /* ---- which, and when */
 
-/* Without checkpoints a ps, and the client, must live. */
+/* True if the plan allows the fault: without checkpoints, the ps and the client must
+ * not die. */
 static bool is_allowed(enum fault fault)
 {
     return plan.checkpoints || fault == KILL_WORKER || fault == PART || fault == SLOW ||

@@ -25,7 +25,8 @@ bool sim_stranger_is_near(void)
     return sim_now() < near_until;
 }
 
-/* Its variable has the name of one of the storm's, and other values. */
+/* Creates a variable with the name of one of the storm's variables, but with other
+ * values. */
 static void use_ps(struct cox_coordinator *c)
 {
     const int64_t values[2] = {7, 7};

@@ -10,8 +10,11 @@
 /* Cuts the client off from ps 0, and starts the other run when the ps has noticed. */
 void sim_stranger_come(void);
 
-/* True while the other run is there, and for a moment after that: it may have claimed the ps
- * between the greeting and the next request of the storm's client, which is fenced off then. */
+/*
+ * True while the other run exists, and for a moment after that: it may have claimed the
+ * ps between the greeting and the next request of the storm's client, which is fenced
+ * off then.
+ */
 bool sim_stranger_is_near(void);
 
 /* A storm begins. */

@@ -33,7 +33,7 @@ struct cond {
 struct rwlock {
     struct sim_fiber *writer;
     uint64_t n_readers;
-    struct sim_queue waiting; /* who looks again when it changes */
+    struct sim_queue waiting; /* fibers that check again when it changes */
 };
 
 _Static_assert(sizeof(struct mutex) <= sizeof(pthread_mutex_t), "it lies there");
@@ -86,7 +86,8 @@ int __wrap_sched_yield(void)
     return 0;
 }
 
-/* Others get a few turns while it looks: a look takes no time that passes by itself. */
+/* Gives other fibers a few turns while it polls, because virtual time does not pass
+ * during a poll. */
 bool coxi_linger(struct coxi_linger *linger, const struct coxi_linger_limits *limits,
                  bool (*have)(void *arg), void *arg)
 {

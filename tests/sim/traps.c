@@ -72,7 +72,7 @@ static void cut(void *arg)
     (void)sim_net_cut(to_cut.a, to_cut.b);
 }
 
-/* Soon after this moment. */
+/* Does the effect soon after this moment. */
 static void spring(enum effect effect, struct sim_proc *from, struct sim_proc *to)
 {
     uint64_t at = sim_now() + sim_below(sim_chance(2) ? 300 * SIM_US : 10 * SIM_MS);
@@ -129,7 +129,7 @@ static void set_for_message(void)
     at_message.n = 1 + sim_below(4);
     at_message.effect = (enum effect)sim_below(EFFECTS);
     if (at_message.effect < CUT && !at_message.plan->checkpoints) {
-        at_message.effect = CUT; /* ps and clients must live */
+        at_message.effect = CUT; /* without checkpoints ps and clients must live */
     }
     sim_net_watch(look_at_message);
 }

@@ -1,6 +1,7 @@
 /*
- * The part of libuv that the project's event loop uses (loop.c is the real one), on virtual
- * time: wake-ups, timers, signals. A uv_loop_t's `data` leads to what is kept here.
+ * The part of libuv that the project's event loop uses (loop.c is the real one), on
+ * virtual time: wake-ups, timers, signals. A uv_loop_t's `data` points to the
+ * simulator's state of the loop.
  */
 #include <stdbool.h>
 #include <stdlib.h>
@@ -19,7 +20,7 @@ struct loop {
     size_t n_timers;
     uv_signal_t *signals[SIGNALS_MAX];
     size_t n_signals;
-    int signum; /* that has come; 0: none */
+    int signum; /* the signal that has come; 0: none */
     const struct sim_proc *proc;
     struct sim_fiber *waits;
     struct loop *next;
