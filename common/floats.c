@@ -43,7 +43,7 @@ static uint16_t to_f16(uint32_t f)
 {
     const uint32_t infinite = 143u << 23; /* 2^16, and everything above it */
     const uint32_t least_normal = 113u << 23;
-    /* 0.5: its last bit is worth as much as the least F16 */
+    /* 0.5: the last bit of an F32 of this size equals the smallest F16 */
     const uint32_t denormal = 126u << 23;
     uint32_t a = f & 0x7fffffff;
     uint32_t normal = (a + (a >> 13 & 1) + 0xfff - (112u << 23)) >> 13;

@@ -53,7 +53,7 @@ struct attempt {
 
 static void attempt_free(struct attempt *attempt)
 {
-    /* Reaped: this may run inside the aio's own callback. */
+    /* nng_aio_reap, not _free, because this may run inside the aio's own callback. */
     if (attempt->aio != NULL) {
         nng_aio_reap(attempt->aio);
     }

@@ -123,7 +123,7 @@ struct coxi_link {
     uint8_t *payload; /* a long payload that is being received, or NULL */
     size_t payload_have;
     size_t pad_left;
-    uint8_t pad[8];          /* room for the zeros behind a payload */
+    uint8_t pad[8];          /* room for the zeros after a payload */
     struct coxi_frame frame; /* the frame of `payload` */
     uint8_t *scratch;        /* receives payloads for which the owner gave no memory */
     size_t scratch_capacity;

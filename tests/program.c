@@ -17,7 +17,7 @@
 
 enum { ARGUMENTS_MAX = 32, PROGRAMS_MAX = 256 };
 
-/* Those that run: they end with the test, before its directory goes. */
+/* Running programs: they are ended with the test, before its directory is removed. */
 static pid_t running[PROGRAMS_MAX];
 static pid_t owner;
 
@@ -42,7 +42,7 @@ static void set_running(pid_t from, pid_t to)
     }
 }
 
-/* What a daemon leaves when it is killed goes with the test. */
+/* Files that a killed daemon leaves are removed with the test. */
 static void set_tmpdir(void)
 {
     const char *tmp = getenv("TMPDIR");

@@ -106,8 +106,8 @@ int coxi_replay_log_call(struct coxi_replay_log *log, struct coxi_closure_id id,
                          size_t n_touched);
 int coxi_replay_log_barred(struct coxi_replay_log *log, struct coxi_closure_id id);
 
-/* Adds an operation: its id, kind, state and content. Takes its update; takes a
- * reference of its own to a loading. COX_ENOMEM: takes nothing. */
+/* Adds an operation: its id, kind, state and content. Takes its update over; of a
+ * loading, it takes a further reference. COX_ENOMEM: takes nothing. */
 int coxi_replay_log_operation(struct coxi_replay_log *log,
                               const struct coxi_replay_entry *operation);
 

@@ -34,8 +34,8 @@
 
 enum {
     WINDOW = 1024, /* steps whose results are awaited at a time */
-    WAIT_MS = 200, /* for one of them, before progress is shown again */
-    AWAY_MS = 2000 /* a parameter server that says nothing for so long is away */
+    WAIT_MS = 200, /* the longest wait for one of them before progress is shown again */
+    AWAY_MS = 2000 /* a parameter server that is silent for this long is away */
 };
 
 struct client {
@@ -50,7 +50,7 @@ struct client {
     /* a ring: the oldest is futures[n_done % WINDOW] */
     struct cox_future *futures[WINDOW];
     uint64_t next;    /* range to be scheduled, counted over all epochs */
-    uint64_t resumed; /* the first that is: those before it count already */
+    uint64_t resumed; /* the first range of this client; earlier ones count already */
     size_t n_scheduled;
     size_t n_done;
     int64_t rows;
@@ -80,7 +80,7 @@ static double now_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Prints what the last Coxswain call had to say; returns the exit code for it. */
+/* Prints the error of the last Coxswain call; returns the exit code for it. */
 static int complain(const char *what)
 {
     (void)fprintf(stderr, "ctr: %s: %s\n", what, cox_error_last());
@@ -105,7 +105,7 @@ static int start_evaluator(struct client *client, const char *self)
     return 0;
 }
 
-/* Has it ended (or, `wait`, until it has)? Keeps its exit code. */
+/* True if the evaluator has ended (`wait`: waits until it has). Keeps its exit code. */
 static bool evaluator_ended(struct client *client, bool wait)
 {
     int status = 0;
@@ -139,7 +139,8 @@ static int open_cluster(struct client *client)
     options.checkpoint_dir = checkpoints;
     options.log_dir = logs;
 
-    int r = cox_cluster_from_env(&cluster); /* daemons that run already, or else ... */
+    /* a cluster of running daemons, if there is one, or ... */
+    int r = cox_cluster_from_env(&cluster);
     if (r == COX_ENOENT) {
         r = cox_cluster_local(o->ps, o->workers, &cluster); /* ... ours */
     }
@@ -182,7 +183,7 @@ static int create_variables(struct client *client)
     return cox_variable_create(client->c, &variable, &bias);
 }
 
-/* The module lies beside this program. */
+/* The module is in this program's directory. */
 static int load_steps(struct client *client)
 {
     char path[1024];
@@ -195,8 +196,8 @@ static int load_steps(struct client *client)
     return r == 0 ? cox_function_get(module, "train", &client->train) : r;
 }
 
-/* Where the run before this one has come to, if this goes on with it: each call had the
- * number of the range after its own as its cursor. */
+/* Finds where to go on, if this program continues an earlier run: the cursor of each
+ * call is the number of the next range. */
 static int find_place(struct client *client)
 {
     struct cox_progress progress = COX_PROGRESS_INIT;
@@ -253,8 +254,8 @@ static void show_progress(struct client *client, int epoch)
 
 /* ---- scheduling, and taking results */
 
-/* Waits for the oldest step, and takes its results. Shows progress meanwhile, and obeys
- * Ctrl-C. 0, or the program's exit code. */
+/* Waits for the oldest step, and takes its results. Shows progress meanwhile, and ends
+ * at Ctrl-C. Returns 0 or the program's exit code. */
 static int take_result(struct client *client, int epoch)
 {
     struct cox_future *future = client->futures[client->n_done % WINDOW];
@@ -280,7 +281,7 @@ static int take_result(struct client *client, int epoch)
     }
     int code = 0;
     if (r == COX_ESTEP) {
-        /* The step's own words: for a bad row they name file, line and reason. */
+        /* The step's message: for a bad row it names file, line and reason. */
         struct cox_error error = COX_ERROR_INIT;
         (void)cox_future_error(future, &error);
         (void)fprintf(stderr, "ctr: %s\n", error.message);
@@ -313,7 +314,7 @@ static int schedule(struct client *client, const struct range *range, int epoch)
         client->n_scheduled++;
         return 0;
     }
-    /* A step that was scheduled before has failed: its future knows more. */
+    /* An earlier step has failed: its future has the details. */
     while (client->n_done < client->n_scheduled) {
         int code = take_result(client, epoch);
         if (code != 0) {
@@ -333,7 +334,8 @@ static int save_checkpoint(struct client *client, bool final)
                : complain("cannot write a checkpoint");
 }
 
-/* Takes results until at most `most` are awaited; now and then a checkpoint is due. */
+/* Takes results until at most `most` are awaited; writes checkpoints when they are
+ * due. */
 static int drain(struct client *client, size_t most, int epoch)
 {
     size_t per_checkpoint = client->n_ranges / (size_t)client->options->checkpoints + 1;
@@ -421,8 +423,7 @@ static int finish(struct client *client)
 {
     const struct options *o = client->options;
     int code = drain(client, 0, o->epochs);
-    if (code == 0 &&
-        cox_join(client->c, -1) != 0) { /* nothing is on its way any more */
+    if (code == 0 && cox_join(client->c, -1) != 0) { /* no step is under way any more */
         code = complain("training failed");
     }
     double seconds = now_s() - client->start_s;
@@ -496,7 +497,7 @@ static int make_directory(const char *path)
     return 0;
 }
 
-/* Checkpoints of an earlier run are not written over. */
+/* Refuses to write over checkpoints of an earlier run. */
 static int check_unused(const char *out)
 {
     char path[1024];

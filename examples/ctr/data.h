@@ -1,7 +1,5 @@
-/*
- * Rows for the click model: reading libsvm text, cutting a file into ranges for the
- * steps, and making a click log where there is none. Plain C, no Coxswain in here.
- */
+/* Rows for the click model: reading libsvm text, cutting a file into ranges for the
+ * steps, and generating a click log. Plain C, no Coxswain in here. */
 #ifndef CTR_DATA_H
 #define CTR_DATA_H
 

@@ -11,7 +11,7 @@
 
 #include "model.h"
 
-/* What one pass over the rows needs, allocated once. */
+/* Memory for one pass over the rows, allocated once. */
 struct scorer {
     struct rows rows;
     uint32_t dim;
@@ -67,10 +67,8 @@ static int evaluate_one(struct scorer *s, struct cox_evaluator *evaluator,
     return cox_evaluator_report(evaluator, metrics, sizeof(metrics) / sizeof(*metrics));
 }
 
-/*
- * Each checkpoint as it comes. One that cannot be loaded is told of and tried again. How
- * long the next one takes is the client's affair, as long as there is a client.
- */
+/* Scores each checkpoint as it comes. If one cannot be loaded, prints the reason and
+ * tries again. Waits for the next one as long as the client lives. */
 static int follow(struct scorer *s, struct cox_evaluator *evaluator)
 {
     enum { TRIES = 10 };

@@ -1,4 +1,4 @@
-/* What the click model's program is told on the command line. */
+/* The options of the click model's program. */
 #ifndef CTR_OPTIONS_H
 #define CTR_OPTIONS_H
 
@@ -21,7 +21,7 @@ struct options {
     double l2;
     uint64_t seed;
     bool resume;
-    int64_t rows; /* to generate, where no files are given */
+    int64_t rows; /* rows to generate, if no files are given */
 };
 
 /*

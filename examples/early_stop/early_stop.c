@@ -22,7 +22,7 @@
 
 enum { ROUNDS_MAX = 1000, PATIENCE = 2, LOWERED_MAX = 3 };
 
-/* Of less the loss has not really become lower. */
+/* A smaller decrease of the loss does not count. */
 static const double least_gain = 1e-3;
 
 struct client {
@@ -31,10 +31,10 @@ struct client {
     struct cox_function *evaluate;
     struct cox_metric *loss;
     struct cox_metric *auc;
-    const char *dir; /* of checkpoints and eval.jsonl */
+    const char *dir; /* the directory of checkpoints and eval.jsonl */
     double rate;
-    int lowered;  /* how often the rate has been */
-    size_t since; /* the report from which on the rate is what it is */
+    int lowered;  /* how often the rate was lowered */
+    size_t since; /* the first report with the present rate */
 };
 
 static int complain(const char *what)
@@ -70,7 +70,7 @@ static void *follow(void *arg)
     return NULL;
 }
 
-/* How many of the last reports have brought nothing, counted from report `since` on. */
+/* How many of the last reports, from report `since` on, are without an improvement. */
 static size_t fruitless(const struct cox_evals *evals, size_t since)
 {
     double best = HUGE_VAL;
@@ -88,12 +88,12 @@ static size_t fruitless(const struct cox_evals *evals, size_t since)
     return n;
 }
 
-/* Draws conclusions from what has been reported: 1, it is time to stop. */
+/* Reads the reports; lowers the rate, or returns 1: stop. */
 static int heed(struct client *client)
 {
     struct cox_evals *evals;
     if (cox_evals_read(client->dir, &evals) != 0) {
-        return 0; /* nothing has been reported yet */
+        return 0; /* there is no report yet */
     }
     size_t count = cox_evals_count(evals);
     size_t n = fruitless(evals, client->since);
@@ -110,7 +110,7 @@ static int heed(struct client *client)
 
 /* ---- steps */
 
-/* A step for each range of the rows [begin, end). */
+/* Schedules a step for each range of the rows [begin, end). */
 static int schedule(struct client *client, struct cox_function *function, int64_t begin,
                     int64_t end)
 {
@@ -133,7 +133,7 @@ static int evaluate_inline(struct client *client)
     double loss = 0;
     double auc = 0;
     double rows = 0;
-    int r = cox_join(client->c, -1); /* what is trained is in the model */
+    int r = cox_join(client->c, -1); /* all training steps are in the model */
     if (r == 0) {
         r = cox_metric_reset(client->c, client->loss);
     }
@@ -212,7 +212,7 @@ static int create(struct client *client)
     w.rank = 1;
     w.shape[0] = DIM;
     w.optimizer.kind = COX_SGD;
-    w.optimizer.learning_rate = 1; /* steps push gradients times the rate */
+    w.optimizer.learning_rate = 1; /* steps multiply gradients by the rate themselves */
     loss.name = "loss";
     loss.kind = COX_METRIC_MEAN;
     auc.name = "auc";

@@ -1,5 +1,5 @@
-/* What the client, its evaluator and the steps of this example agree on: a made-up problem,
- * whether a point is above a plane, with labels of which some are wrong. */
+/* Shared by the client, its evaluator and the steps of this example. The problem is
+ * made up: is a point above a plane? Some of the labels are wrong. */
 #ifndef EARLY_STOP_H
 #define EARLY_STOP_H
 
@@ -8,7 +8,8 @@
 
 enum {
     DIM = 16,
-    TRAIN_ROWS = 4000, /* rows [0, TRAIN_ROWS) are learned from, the next ones tested */
+    /* rows [0, TRAIN_ROWS) are for training, the next ones for testing */
+    TRAIN_ROWS = 4000,
     TEST_ROWS = 2000,
     RANGE = 100, /* rows of a step */
 };

@@ -20,8 +20,9 @@ struct cox_coordinator;
  */
 enum cox_load_state {
     COX_LOAD_STATE_MATCHING = 0, /* if the optimizers are of one kind */
-    COX_LOAD_STATE_NONE = 1,     /* of none: only values */
-    COX_LOAD_STATE_REQUIRED = 2, /* of all; COX_ECONFLICT if the kinds differ */
+    COX_LOAD_STATE_NONE = 1,     /* no state: only values */
+    /* the state of all variables; COX_ECONFLICT if the kinds differ */
+    COX_LOAD_STATE_REQUIRED = 2,
 };
 
 /* What happens to a variable that the checkpoint does not have, or has with another

@@ -1,7 +1,7 @@
 /*
  * What a program sends to the workers: step modules, the functions in them, and
  * resources that each worker makes once and keeps. Include <coxswain/coxswain.h>
- * instead of this file. How a module is written is in step.h.
+ * instead of this file. step.h says how to write a module.
  */
 #ifndef COXSWAIN_MODULE_H
 #define COXSWAIN_MODULE_H

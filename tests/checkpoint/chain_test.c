@@ -1,4 +1,5 @@
-/* Checkpoints that build on each other: read as if the newest was whole, or not at all. */
+/* Checkpoints that build on each other: a chain is read like one whole checkpoint, or
+ * not at all. */
 #include "checkpoint/chain.h"
 
 #include <stdio.h>
@@ -14,8 +15,8 @@
 
 enum { N_PS = 2 };
 
-/* 1 has rows 0 to 19; in 2 rows 0 to 4 went and 10 to 29 changed or came; in 3 rows 0 to 11
- * went and 3 to 5 came (again). */
+/* Checkpoint 1 has rows 0 to 19; in 2, rows 0 to 4 were dropped and 10 to 29 changed or
+ * made; in 3, rows 0 to 11 were dropped and 3 to 5 made (again). */
 static char *write_chain(void)
 {
     char *dir = coxi_test_path("d");
@@ -42,7 +43,7 @@ static char *write_chain(void)
     return dir;
 }
 
-/* What has been added to row `row` in the end; -1: it is not there. */
+/* What was added to row `row` up to checkpoint 3; -1: the row does not exist. */
 static float plus_of(uint64_t row)
 {
     if (row >= 3 && row < 6) {
@@ -70,7 +71,7 @@ static void assert_rows(const struct coxi_checkpoint *checkpoint)
     coxi_row_index_fini(&index);
 }
 
-/* As the newest that has them: w of 3, n and half of 1. */
+/* Asserts that w is from checkpoint 3, and n and half are from 1. */
 static void assert_dense(const struct coxi_checkpoint *checkpoint)
 {
     const struct sample with = {.plus = 200};
@@ -95,7 +96,7 @@ TEST(chain_is_read_as_if_the_newest_was_whole)
     coxi_checkpoint_close(checkpoint);
 }
 
-/* Rows of a table as they come, after each other. */
+/* Rows of a table, in the order in which they are visited. */
 struct streamed {
     uint8_t *bytes;
     size_t len;

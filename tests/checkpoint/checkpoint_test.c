@@ -1,4 +1,4 @@
-/* Checkpoints as a whole: put together from their shards, and never loaded when damaged. */
+/* Whole checkpoints: put together from their shards, and never loaded if damaged. */
 #include "checkpoint/checkpoint.h"
 
 #include <fcntl.h>
@@ -236,7 +236,7 @@ static void put_from(const char *dir, int number, const char *from, const char *
     free(bytes);
 }
 
-/* Damages file `f` in one of the ways that there are; false: that changed nothing. */
+/* Damages file `f` in a random way; false: that changed nothing. */
 static void damage(const struct shelf *shelf, int f, uint64_t *rng)
 {
     char path[PATH_MAX];

@@ -1,4 +1,4 @@
-/* Directories of checkpoints: lists, what is whole, what is kept. */
+/* Directories of checkpoints: listing, completeness, and deletion of old ones. */
 #include "checkpoint/checkpoints.h"
 
 #include <inttypes.h>
@@ -164,7 +164,7 @@ TEST(one_that_cannot_be_deleted_is_told_and_the_others_are_deleted)
     const struct coxi_retention one = {.keep = 1};
     char *dir = coxi_test_path("d");
     write_some(dir, 1, 4);
-    /* Something that is in the way of its name for what is being deleted. */
+    /* A directory has the temporary name that ckpt-2 gets when it is deleted. */
     assert_int_equal(0, mkdir(coxi_test_path("d/ckpt-2.tmp"), 0700));
     coxi_test_write(coxi_test_path("d/ckpt-2.tmp/x"), "x", 1);
     assert_code(COX_EIO, coxi_checkpoints_prune(dir, &one, false, note, &fates));

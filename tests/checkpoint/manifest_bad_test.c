@@ -1,5 +1,5 @@
-/* Files that are no manifest are refused, with the reason; and lack of memory is no
- * such reason. Linked so that what the product allocates goes through here. */
+/* Files that are no manifest are refused with a reason; lack of memory is not reported
+ * as such a reason. Linked so that the product's allocations go through here. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -32,7 +32,7 @@ static bool fails(void)
     return is_it;
 }
 
-/* What common/ allocates; and jansson, where the test sets its functions. */
+/* Allocations of common/, and of jansson if the test sets its functions. */
 void *__wrap_malloc(size_t bytes)
 {
     return fails() ? NULL : __real_malloc(bytes);
@@ -54,7 +54,7 @@ static int read_again(void)
     return r;
 }
 
-/* Writes what is no manifest, or not quite, with a checksum that is right. */
+/* Writes a text that is no correct manifest, with a correct checksum. */
 static void write_sealed(const char *path, const char *text)
 {
     char *sealed = coxi_manifest_seal(text);
@@ -63,7 +63,8 @@ static void write_sealed(const char *path, const char *text)
     free(sealed);
 }
 
-/* Allocation k fails, for each k until none does; how many there are. */
+/* Lets allocation k fail, for each k until none does; returns the number of
+ * allocations. */
 static int count_failures(int (*act)(void))
 {
     int k = 0;
@@ -98,7 +99,8 @@ TEST(lack_of_memory_is_enomem_and_no_part_of_a_manifest)
     json_set_alloc_funcs(__wrap_malloc, free);
     assert_true(count_failures(write_once) > 100);
     json_set_alloc_funcs(__real_malloc, free);
-    /* Jansson's own are not among these: while it reads it passes over some. */
+    /* Without jansson's own allocations, because it ignores some failures while it
+     * reads. */
     assert_true(count_failures(read_once) > 8);
 }
 
@@ -140,7 +142,8 @@ static json_t *part(json_t *root, const char *where)
     return root;
 }
 
-/* Writes out the members that were left out because they are 0, as older versions did. */
+/* Adds the members that were left out because they are 0, as older versions wrote
+ * them. */
 static void write_zeros_out(json_t *root)
 {
     size_t i;

@@ -7,7 +7,7 @@
 /* Its variables: a dense one; NULL, because creating it failed; and a table. */
 extern const struct coxi_manifest manifest_sample;
 
-/* Writes it into the test's directory; the file's path. */
+/* Writes it into the test's directory; returns the file's path. */
 const char *manifest_sample_write(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* Manifests: what is written is read back. */
+/* Manifests are read as they were written. */
 #include "checkpoint/manifest.h"
 
 #include <jansson.h>
@@ -44,7 +44,7 @@ TEST(what_is_written_is_read_back)
     assert_int_equal(2, m->n_shards);
     assert_shard(&manifest_sample.shards[0], &m->shards[0]);
     assert_shard(&manifest_sample.shards[1], &m->shards[1]);
-    /* The variable that was not made is not there; the others keep their ids. */
+    /* The variable whose creation failed is left out; the others keep their ids. */
     assert_int_equal(2, m->n_variables);
     assert_true(coxi_variable_equal(manifest_sample.variables[0], m->variables[0]));
     assert_true(coxi_variable_equal(manifest_sample.variables[2], m->variables[1]));

@@ -1,4 +1,4 @@
-/* Reading files that are not what they should be; safetensors_test.c has the rest. */
+/* Reading malformed files; safetensors_test.c has the rest. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "common/rand.h"
 #include "tests/test.h"
 
-/* Opens it, and touches all that it then says is there. */
+/* Opens the file, and reads every byte of its tensors. */
 static int open_and_touch(const char *path, uint64_t bytes, const uint32_t *crc32)
 {
     struct coxi_st_file *file = NULL;
@@ -37,7 +37,7 @@ static int open_and_touch(const char *path, uint64_t bytes, const uint32_t *crc3
 
 /* ---- headers made by hand */
 
-/* A file of that header and `data_len` bytes of data. */
+/* Writes and opens a file of that header and `data_len` bytes of data. */
 static int open_with(const char *header, size_t data_len)
 {
     static uint8_t whole[8192];

@@ -111,7 +111,7 @@ TEST(size_and_crc32_are_those_of_the_file)
     free(whole);
 }
 
-/* What no piece was is read at the end; what was read twice counts once. */
+/* Bytes that were in no piece are read at the end; bytes of two pieces count once. */
 TEST(a_sum_of_pieces_in_any_order_is_the_crc32_of_the_file)
 {
     struct written w = write_sample();
@@ -295,7 +295,7 @@ TEST(data_of_another_length_than_the_header_says_is_eio_and_leaves_no_file)
     assert_finish_fails(sizeof(keys) + sizeof(weights) + 1, COX_EIO);
 }
 
-/* A full disk, as far as root may see one: no file may grow past the limit. */
+/* Like a full disk, which also works for root: no file may grow past the limit. */
 TEST(a_full_disk_is_eio_and_leaves_no_file)
 {
     static uint8_t much[3 << 20];

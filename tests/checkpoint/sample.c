@@ -48,7 +48,7 @@ struct shard {
     size_t floats_max;
 };
 
-/* With room for all that a sample has. */
+/* Makes a shard with room for all tensors of a sample. */
 static struct shard *shard_new(const struct sample *sample)
 {
     struct shard *shard = calloc(1, sizeof(*shard));

@@ -1,4 +1,4 @@
-/* How much memory the commands need that go through all of a checkpoint. */
+/* The memory of the commands that read a whole checkpoint. */
 #include <limits.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -48,7 +48,7 @@ static void assert_little(const char *const *argv)
     }
 }
 
-/* Every row that counts, once, with its values. */
+/* Asserts that OUT has every existing row once, with its values. */
 static void assert_exported(const char *out)
 {
     struct coxi_st_file *file;

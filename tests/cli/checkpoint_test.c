@@ -1,4 +1,4 @@
-/* coxswain checkpoint: what it shows is what is there. */
+/* coxswain checkpoint shows the true content. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -11,8 +11,8 @@
 enum { N_KEYS = 3, W = 7 };
 static const uint64_t keys[N_KEYS] = {3, 1u << 31, UINT64_MAX};
 
-/* What a client and an evaluator see of the checkpoint that `write_checkpoint`
- * writes. */
+/* The values of write_checkpoint's checkpoint, as a client and an evaluator see
+ * them. */
 struct seen {
     char dir[300];
     double table_sum;
@@ -61,7 +61,7 @@ static void train(struct crew *crew)
     assert_code(0, cox_join(crew->c, -1));
 }
 
-/* A checkpoint of 2 ps, and what the evaluator loads from it. */
+/* Writes a checkpoint of 2 ps, and loads it with the evaluator. */
 static void write_checkpoint(struct seen *seen)
 {
     struct crew crew;
@@ -98,7 +98,7 @@ static json_t *show(const char *dir)
     return root;
 }
 
-/* Adds up what the shown tensors called `name` (in all shards) have of `member`. */
+/* Sums `member` over the shown tensors called `name` in all shards. */
 static double total(const json_t *root, const char *name, const char *member)
 {
     double found = 0;
@@ -193,7 +193,7 @@ TEST(show_tells_optimizers_and_the_rates_that_were_set)
     json_decref(root);
 }
 
-/* One line of the reader's output against what `show` says of that tensor. */
+/* Compares a line of the reader's output with the tensor that `show` has shown. */
 static void assert_same(const json_t *root, const char *line)
 {
     char name[64];

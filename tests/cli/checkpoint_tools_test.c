@@ -26,7 +26,7 @@ static void write_some(const char *dir, uint64_t first, uint64_t last)
     }
 }
 
-/* Runs `coxswain checkpoint` with these words, and then NULL; what it printed, for free(). */
+/* Runs `coxswain checkpoint` with these arguments; returns its output, for free(). */
 static char *tool(int code, const char *a, const char *b, const char *c, const char *d,
                   const char *e)
 {
@@ -324,7 +324,7 @@ TEST(export_joins_shards_into_whole_tensors)
                   NULL, NULL);
 }
 
-/* What numpy finds; false: there is none. */
+/* Reads the file with numpy; false: numpy is not installed. */
 static bool read_with_numpy(const char *path, char **ret)
 {
     struct program program;

@@ -1,5 +1,5 @@
-/* The launcher of a local cluster: what it starts again, what its end tells the client, and
- * whose life it follows. */
+/* The launcher of a local cluster: which daemons it starts again, what its end means
+ * for the client, and with which process it ends. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -52,7 +52,7 @@ TEST(local_cluster_that_ends_tells_its_client_why)
     struct crew_hold hold;
     struct cox_options options = COX_OPTIONS_INIT;
     options.checkpoint_dir =
-        coxi_test_path("ckpt"); /* for a ps that is lost there is time */
+        coxi_test_path("ckpt"); /* so that a lost ps has time to come back */
     crew_open(&crew, 1, 1, "hold", &options);
     crew_hold(&hold, &crew, "hold", true);
     crew_hold_wait(&hold);

@@ -1,4 +1,4 @@
-/* Where what steps print goes. */
+/* Where the output of steps goes. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,7 +50,7 @@ static void call(struct scene *scene, const char *name, int code)
     cox_future_free(future);
 }
 
-/* All that had been printed when it closed; for free(). */
+/* Closes; returns everything that was printed, for free(). */
 static char *scene_close(struct scene *scene)
 {
     (void)cox_close(scene->crew.c, 5000);
@@ -58,7 +58,7 @@ static char *scene_close(struct scene *scene)
     return coxi_test_read(scene->path, NULL);
 }
 
-/* A whole line, of either worker. */
+/* Asserts that this whole line was printed by one of the workers. */
 static void assert_line(const char *all, const char *text)
 {
     char line[2][128];
@@ -82,7 +82,7 @@ TEST(what_steps_print_is_the_clients_stderr_with_the_workers_name)
     assert_line(all, "one line");
     assert_line(all, "another, in two parts");
     assert_line(all, "the beginning of a line");
-    assert_null(strstr(all, "event=")); /* the log is no print */
+    assert_null(strstr(all, "event=")); /* log lines do not go there */
     free(all);
 }
 
@@ -112,7 +112,7 @@ TEST(the_last_words_of_a_step_that_crashes_are_printed)
     free(all);
 }
 
-/* What is no message, to a ps. */
+/* Sends a ps bytes that are no message. */
 static void send_garbage(struct crew *crew)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};

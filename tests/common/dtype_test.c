@@ -234,7 +234,7 @@ TEST(a_value_that_is_wrong_is_named_and_leaves_the_rest_as_it_was)
 
 /* ---- bytes from a peer */
 
-/* Unpacks them from memory of just that length, and looks at all that it says. */
+/* Unpacks them from memory of exactly that length, and reads all values. */
 static int unpack_exactly(const uint8_t *bytes, size_t len)
 {
     struct cox_value found[COXI_VALUES_MAX];

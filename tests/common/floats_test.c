@@ -1,4 +1,4 @@
-/* Narrow floats, against what their definitions say. */
+/* Narrow floats, compared with their definitions. */
 #include "common/floats.h"
 
 #include <float.h>
@@ -17,7 +17,7 @@ struct format {
 
 static const struct format formats[] = {{COX_BF16, 8, 7}, {COX_F16, 5, 10}};
 
-/* What 16 bits say, by the definition of IEEE 754's binary formats. */
+/* The value of 16 bits, by the definition of IEEE 754's binary formats. */
 static double value_of(const struct format *f, uint16_t bits)
 {
     int bias = (1 << (f->exponent_bits - 1)) - 1;
@@ -73,8 +73,8 @@ TEST(floats_that_were_narrow_narrow_to_themselves)
     }
 }
 
-/* Between each two neighbours (infinity counts as the next power of two): the middle goes
- * to the even one, all else to the nearer. */
+/* Between two neighbours (infinity counts as the next power of two) the middle is
+ * rounded to the even one, any other number to the nearer one. */
 TEST(floats_narrow_to_the_nearest_and_ties_to_even)
 {
     for (size_t i = 0; i < 2; i++) {
@@ -151,8 +151,7 @@ TEST(floats_that_are_not_finite_are_found)
                              coxi_floats_beyond(formats[f].dtype, narrow, N, INFINITY));
         }
     }
-    values[N - 1] = values[0] =
-        3e38F; /* the largest that there are, all but infinite */
+    values[N - 1] = values[0] = 3e38F; /* the largest finite numbers */
     values[places[5]] = values[1] = values[255] = values[256] = -3e38F;
     values[511] = values[699] = 1e-45F;
     assert_int_equal(N, coxi_floats_beyond(COX_F32, values, N, INFINITY));
@@ -223,7 +222,7 @@ TEST(floats_drawn_are_right_in_the_mean)
             }
             double value = (double)samples[s];
             assert_true(least <= value && value <= most);
-            /* Its neighbours, and 6 deviations of the mean of so many. */
+            /* Only its two neighbours; and the mean is within 6 standard deviations. */
             assert_true(fabs(sum / N - value) <= 6 * (most - least) / 2 / sqrt(N) +
                                                      1e-6 * fabs(value) + 0x1p-24 / N);
             assert_true(most - least <= 0x1p-7 * fabs(value) + 0x1p-24);

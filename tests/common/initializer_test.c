@@ -57,7 +57,7 @@ TEST(a_column_does_not_depend_on_how_many_there_are)
     }
 }
 
-/* What stands in checkpoints must mean the same for ever. */
+/* The same parameters, which checkpoints have, must give the same values for ever. */
 TEST(known_rows_stay_as_they_are)
 {
     struct coxi_initializer in = of(COXI_INIT_UNIFORM, 0, 1, 1234567);
@@ -162,7 +162,8 @@ TEST(truncated_normal_numbers_have_their_mean_deviation_and_bounds)
     assert_true(fabs((double)near_the_end / N - 0.0119 / 0.9545) < 0.002);
 }
 
-/* Neighbours in a row come from one pair of random numbers: they must not show it. */
+/* Neighbours in a row come from one pair of random numbers, but must not be
+ * correlated. */
 TEST(normal_neighbours_are_not_correlated)
 {
     enum { ROWS = 20000 };

@@ -409,7 +409,7 @@ TEST(keys_spread_evenly_over_any_number_of_ps)
     }
 }
 
-/* Rows lie on the ps, and in checkpoints, by this. */
+/* This determines the ps of a row, also in checkpoints, so it must never change. */
 TEST(a_key_stays_on_its_ps)
 {
     assert_int_equal(0, coxi_key_ps(0, 16));

@@ -1,4 +1,4 @@
-/* Looks before a wait. */
+/* Polling before a wait. */
 #include "common/linger.h"
 
 #include "tests/test.h"
@@ -25,7 +25,7 @@ TEST(linger_finds_what_is_there_with_one_look)
     assert_int_equal(1, looked.n);
 }
 
-/* The second look is in time however slow the machine is. */
+/* The second poll succeeds even on a slow machine. */
 TEST(linger_waits_for_what_comes_soon)
 {
     struct coxi_linger linger = {0};

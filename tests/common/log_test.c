@@ -12,7 +12,7 @@
 #include "common/error.h"
 #include "tests/test.h"
 
-/* What `speak` leaves on standard error; for free(). */
+/* Returns the lines that `speak` writes to standard error, for free(). */
 static char *logged(void (*speak)(void))
 {
     char *path = coxi_test_path("log");
@@ -269,7 +269,7 @@ TEST(a_long_log_moves_and_begins_anew)
     give_back(saved);
     assert_false(early);
     assert_int_equal(0, moved);
-    assert_true(len > 0 && len < BOUND); /* no hole either: what is read is text */
+    assert_true(len > 0 && len < BOUND); /* without a hole: all of it is text */
     assert_has(path, "event=log_rotated older=", true);
     assert_has(path, "number=170.", false);
     assert_has(older, "number=89.", false); /* once there is a newer one */

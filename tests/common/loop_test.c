@@ -10,7 +10,7 @@
 #include "common/sync.h"
 #include "tests/test.h"
 
-/* Something that happens on another thread, waited for at most 8 s. */
+/* Counts events of another thread; a test waits for them at most 8 s. */
 struct gate {
     struct coxi_mutex lock; /* guards n */
     pthread_cond_t cond;
@@ -227,7 +227,7 @@ TEST(many_wakes_make_one_call)
     }
     gate_pass(&s.go);
     assert_true(gate_wait(&s.woken, 1));
-    /* Its going by shows that the loop has nothing left of the thousand. */
+    /* When this mail has run, the loop has handled the thousand. */
     coxi_loop_post(s.loop, &s.mail);
     assert_true(gate_wait(&s.busy, 2));
     assert_int_equal(1, atomic_load(&s.n_wakes));
@@ -254,7 +254,8 @@ TEST(a_wake_here_is_a_call_on_this_thread_while_the_loop_sleeps)
 {
     struct sleeper s;
     sleeper_init(&s);
-    for (int i = 1; i <= 3; i++) { /* it does not run yet: nobody else could call */
+    /* the loop does not run yet, so this thread may call */
+    for (int i = 1; i <= 3; i++) {
         coxi_loop_wake_here(s.loop);
         assert_int_equal(i, atomic_load(&s.n_wakes));
     }
@@ -292,7 +293,8 @@ TEST(mail_runs_here_while_the_loop_sleeps_and_a_wake_follows)
     struct sleeper s;
     sleeper_init(&s);
     s.mail = (struct coxi_mail){NULL, note_wakes};
-    coxi_loop_run_here(s.loop, &s.mail); /* it does not run yet: nobody else could */
+    coxi_loop_run_here(s.loop,
+                       &s.mail); /* the loop does not run yet, so this thread may */
     assert_int_equal(1, atomic_load(&s.n_wakes));
     coxi_loop_stop(s.loop);
     coxi_loop_run(s.loop);
@@ -358,7 +360,7 @@ TEST(put_mail_runs_here_behind_what_was_posted)
     coxi_loop_put(s.loop, &mail[1].mail);
     coxi_loop_put(s.loop, &mail[2].mail);
     assert_int_equal(0, n_run);
-    coxi_loop_run_posted(s.loop); /* it does not run yet: nobody else could */
+    coxi_loop_run_posted(s.loop); /* the loop does not run yet, so this thread may */
     for (int i = 0; i < 3; i++) {
         assert_int_equal(i, mail[i].ran_as);
     }

@@ -1,4 +1,4 @@
-/* What the elements of metrics come to. */
+/* The values of metrics, from their elements. */
 #include "common/metric.h"
 
 #include <math.h>

@@ -10,8 +10,8 @@
 
 static struct coxi_module_info info;
 
-/* A module file in memory of just its length, so that ASan sees what is read past
- * it. */
+/* Loads a module file into memory of exactly its length, so that ASan sees a read past
+ * its end. */
 static uint8_t *load(const char *path, size_t *ret_len)
 {
     char *text = coxi_test_read(path, ret_len);
@@ -91,7 +91,7 @@ struct module {
     struct cox_step_entry *entries;
 };
 
-/* Where the only `len` bytes that are `what` stand. */
+/* Finds the `len` bytes `what`, which occur once. */
 static void *find(const struct module *module, const void *what, size_t len)
 {
     uint8_t *found = memmem(module->bytes, module->len, what, len);

@@ -75,7 +75,8 @@ static void *look_up(void *arg)
     return (void *)missing;
 }
 
-/* Adds all; before the table may grow it lets the reader begin another pass. */
+/* Adds all names. Before each growth of the table it lets the reader begin another
+ * pass. */
 static void add_beside_reader(struct fixture *f)
 {
     for (int i = 0; i < N; i++) {

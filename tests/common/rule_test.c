@@ -6,7 +6,7 @@
 
 #include "tests/test.h"
 
-/* Each optimizer with all that it takes, and the names of that. */
+/* Each optimizer with all the numbers that it takes, and their names. */
 static const struct {
     struct coxi_optimizer optimizer;
     const char *takes;

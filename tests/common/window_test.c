@@ -6,7 +6,7 @@
 
 enum { N_IDS = 1500, N_STEPS = 10000 };
 
-/* The window as simple as it can be: what is at every id there ever was. */
+/* The simplest window: an array of the items of all ids. */
 struct reference {
     char *items[N_IDS];
     uint64_t next;

@@ -137,8 +137,8 @@ TEST(evaluator_appends_a_line_of_json_for_each_report)
     free(text);
 }
 
-/* One damage: the checkpoint is not loaded, for the right reason, and is when
- * mended. */
+/* Damages a file: asserts that the checkpoint is not loaded, for the right reason, and
+ * is loaded when the file is mended. */
 static void assert_damage(const char *dir, const char *file, size_t at, int code)
 {
     struct cox_checkpoint_info info = COX_CHECKPOINT_INFO_INIT;
@@ -195,7 +195,7 @@ TEST(evaluator_goes_on_to_the_newest_of_several)
         assert_code(0, cox_variable_assign(crew.c, c0, &i, sizeof(i)));
         assert_code(0, cox_checkpoint_save(crew.c, NULL, NULL));
         if (i == 2) {
-            continue; /* missed: only the newest counts */
+            continue; /* skipped, because only the newest one is loaded */
         }
         assert_code(0, cox_evaluator_next(evaluator, &info));
         assert_int_equal(i, info.number);
@@ -264,7 +264,7 @@ static void damage_one(const char *dir, int number)
     assert_int_equal(0, truncate(path, 100));
 }
 
-/* The next one is `number`, and what is read is of it. */
+/* Asserts that the next checkpoint is `number`, and that the values are from it. */
 static void assert_next(struct cox_evaluator *evaluator, uint64_t number)
 {
     float w[SAMPLE_W];
@@ -419,7 +419,7 @@ TEST(what_is_reported_is_read_back_and_called_back)
     struct cox_evaluator *evaluator = open_with(dir, &options);
     assert_next(evaluator, 1);
     assert_code(0, cox_evaluator_report(evaluator, scores, 2));
-    /* Somebody's report was cut. */
+    /* A report that was cut off. */
     FILE *file = fopen(log, "ae");
     assert_non_null(file);
     assert_true(fputs("{\"checkpoint\":7,\"ti", file) >= 0);

@@ -1,4 +1,4 @@
-/* Readers: programs beside a run that look at what it holds. The run is another process. */
+/* Readers: programs that read a run's values meanwhile. The run is another process. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,8 +22,8 @@ struct run {
     struct program worker;
     struct cox_cluster *cluster;
     const char *dir; /* of checkpoints, or NULL */
-    /* clients that are started from now on: each has to be told to go on when it has
-     * created w and nothing else */
+    /* clients that are started from now on wait, when they have created w and nothing
+     * else, until the test lets them go on */
     bool pauses;
 };
 
@@ -94,7 +94,7 @@ static void wait_to_go(int pipe)
     }
 }
 
-/* Trains for ever: w and the rows of t go down by 1 with each step. */
+/* Trains for ever: each step lowers w and the rows of t by 1. */
 static void train(const struct run *run, int pipe)
 {
     struct crew crew;
@@ -124,7 +124,7 @@ struct client {
     int go; /* a pipe: with a byte it begins, or goes on */
 };
 
-/* As a process, forked while nothing of the library is in this one. */
+/* Forks the client's process, while this process has no threads of the library. */
 static void client_start(const struct run *run, struct client *client)
 {
     int ends[2];
@@ -175,7 +175,7 @@ static void reader_open(const struct run *run, struct cox_reader **ret)
     reader_open_with(run, READ_MS, ret);
 }
 
-/* What w has come down to, which is the same everywhere on a ps. */
+/* The value of w, which is the same for all elements on a ps. */
 static float read_w(struct cox_reader *reader)
 {
     float w[W];
@@ -205,7 +205,7 @@ struct sinking {
     uint64_t run;
 };
 
-/* It never comes up again. */
+/* True when w and t have sunk to `wanted`; asserts that w never rises. */
 static bool has_sunk(void *arg)
 {
     struct sinking *s = arg;
@@ -295,7 +295,8 @@ static bool finds_w_of_another_run(void *arg)
            cox_reader_run(s->reader) != s->run;
 }
 
-/* It looks at what the other client has already, and then for what that has not created yet. */
+/* The reader reads a variable that the other client has created already, and then one
+ * that it has not created yet. */
 TEST(a_reader_waits_for_what_it_has_read_before_until_another_client_has_created_it)
 {
     struct run run;
@@ -337,7 +338,7 @@ TEST(a_reader_waits_for_a_ps_that_comes_back)
     (void)snprintf(address, sizeof(address), "%s", run.ps_addresses[1]);
     stop(&run.ps[1]);
     daemon_start(&run.ps[1], "coxswain-ps", 1, address, run.ps_addresses[1]);
-    (void)read_w(reader); /* may be older: it is being given back what it had */
+    (void)read_w(reader); /* may be older, because the ps is being restored */
     uint64_t id = cox_reader_run(reader);
     wait_until_sunk(reader, -20);
     assert_true(id == cox_reader_run(reader));

@@ -1,7 +1,7 @@
 /*
- * What users write, in one file: a step module and a client. It compiles as C11 and as
- * C++17 without a warning (tests/CMakeLists.txt), so no two names of the public headers are
- * in each other's way.
+ * A step module and a client, as users write them, in one file. It compiles as C11 and
+ * as C++17 without a warning (tests/CMakeLists.txt), so the names of the public headers
+ * do not collide.
  */
 #include <coxswain/coxswain.h>
 #include <coxswain/step.h>

@@ -389,7 +389,7 @@ void raw_send(int fd, const void *bytes, size_t len)
             continue;
         }
         if (n < 0) {
-            return; /* the peer has had enough: what it says of that is looked at */
+            return; /* the peer has closed: the test checks its answer */
         }
         at += n;
         len -= (size_t)n;

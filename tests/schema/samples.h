@@ -14,8 +14,8 @@ void assert_same_message(const struct coxi_message *expected,
                          const struct coxi_message *decoded);
 
 /*
- * Reads everything that a decoded message refers to, checks what the codec promises,
- * and makes `ret` the same message for encoding; false if a variable of a layout is not
+ * Reads everything that a decoded message refers to, checks the codec's guarantees, and
+ * makes `ret` the same message for encoding; false if a variable of a layout is not
  * valid. For layouts, `ret` refers to static memory. *ret_sum depends on every byte
  * read, so that no read is optimized away.
  */

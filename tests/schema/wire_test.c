@@ -1,4 +1,5 @@
-/* The codec: what it writes, that it reads it back, and that no bytes can hurt it. */
+/* The codec: its encoding, that messages are read as they were written, and that no
+ * bytes can crash it. */
 #include "schema/wire.h"
 
 #include <stdio.h>
@@ -41,7 +42,7 @@ static void set_u32(struct bytes bytes, size_t at, uint32_t value)
     memcpy(bytes.data + at, &value, sizeof(value));
 }
 
-/* Where `part` is in the bytes, once. */
+/* Finds `part`, which occurs once in the bytes. */
 static size_t find(struct bytes bytes, const void *part, size_t len)
 {
     const uint8_t *at = memmem(bytes.data, bytes.len, part, len);
@@ -424,7 +425,7 @@ TEST(wire_survives_every_mutated_byte)
         assert_true(try_bytes(bytes));
         free(bytes.data);
     }
-    assert_true(n_read > 1000 && n_refused > 1000); /* it has been at both */
+    assert_true(n_read > 1000 && n_refused > 1000); /* both cases occurred often */
 }
 
 /* Garbage of its own, and messages with several bytes made garbage. */

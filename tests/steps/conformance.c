@@ -52,7 +52,7 @@ static int hold_and_count(struct cox_step *step)
     return r != 0 ? r : count(step);
 }
 
-/* As hold_and_count, but looks whether it is cancelled. */
+/* Like hold_and_count, but checks whether it is cancelled. */
 static int watch_and_count(struct cox_step *step)
 {
     struct pollfd end = {.fd = open(fifo_of(step), O_RDONLY | O_CLOEXEC),
@@ -171,7 +171,7 @@ static int iterator_that_counts(struct cox_step *step)
     return r != 0 ? r : iterator(step);
 }
 
-/* Takes a variable for granted that nobody has created. */
+/* Uses a variable that nobody has created. */
 static int iterator_with_variable(struct cox_step *step)
 {
     struct cox_variable *variable;
@@ -179,7 +179,7 @@ static int iterator_with_variable(struct cox_step *step)
     return r != 0 ? r : iterator(step);
 }
 
-/* Lets argument `fifo` hold it in the making. */
+/* Waits at the FIFO `fifo` while it makes the iterator. */
 static int iterator_held(struct cox_step *step)
 {
     int r = hold(step);

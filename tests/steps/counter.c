@@ -1,4 +1,4 @@
-/* Steps that count: what they add up to tells how often each ran. */
+/* Steps that count: the sums tell how often each ran. */
 #include <coxswain/step.h>
 
 /* Adds 1 to the variables c0, c1, ... (argument n: how many). */

@@ -1,4 +1,4 @@
-/* Steps that take their process down, and some that run or have run meanwhile. */
+/* Steps that crash their process, and steps that run beside or before those. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ static int do_exit(struct cox_step *step)
     exit(code != NULL ? (int)*code : 1);
 }
 
-/* Ends the process so that nobody can say who did. */
+/* Ends the process so that it is not known which step did. */
 static int quit(struct cox_step *step)
 {
     (void)step;
@@ -57,7 +57,7 @@ static int give_bytes(struct cox_step *step)
     return r;
 }
 
-/* Is busy for a while, so that the worker looks how much memory it has. */
+/* Is busy for a while, so that the worker checks the memory of the process. */
 static int linger(struct cox_step *step)
 {
     for (int i = 0; i < 200 && !cox_step_cancelled(step); i++) {

@@ -1,4 +1,4 @@
-/* Steps that a test holds and releases, so that it knows what runs when. */
+/* Steps that a test holds and releases, so that it knows which step runs. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <poll.h>
@@ -39,7 +39,7 @@ static int hold_and_count(struct cox_step *step)
     return r != 0 ? r : cox_step_add(step, counter, &one);
 }
 
-/* Adds 1 to metric "m"; before, as hold, where it is told of a FIFO. */
+/* Adds 1 to metric "m"; with an argument "fifo" it first waits, like hold. */
 static int measure(struct cox_step *step)
 {
     struct cox_variable *metric;
@@ -50,10 +50,8 @@ static int measure(struct cox_step *step)
     return r != 0 ? r : cox_step_metric_add(step, metric, 1, 1);
 }
 
-/*
- * As hold_and_count, but looks all the while whether it is cancelled, and succeeds then
- * with what it has; where there is an argument "flush" it has committed that before.
- */
+/* Like hold_and_count, but checks whether it is cancelled, and then returns 0. With an
+ * argument "flush" it flushes before it waits. */
 static int watch_and_count(struct cox_step *step)
 {
     const int64_t one = 1;
@@ -80,7 +78,8 @@ static int watch_and_count(struct cox_step *step)
     return 0;
 }
 
-/* As hold_and_count where it is told of a FIFO, but not in its second attempt; "attempt". */
+/* Like hold_and_count if there is an argument "fifo", but its second attempt does not
+ * wait. Returns "attempt". */
 static int straggle(struct cox_step *step)
 {
     const int64_t one = 1;

@@ -1,4 +1,4 @@
-/* Steps whose results are kept, and taken by others. */
+/* Steps whose results are kept, and taken by other calls. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <string.h>
@@ -49,8 +49,8 @@ static int sum_once(struct cox_step *step)
                                (unsigned)cox_step_attempt(step));
 }
 
-/* Adds the sum of its I64 arguments to c0, and returns it as "x"; in its first attempt it
- * waits at the FIFO "fifo", where it is told of one. */
+/* Adds the sum of its I64 arguments to c0, and returns it as "x"; in its first attempt
+ * it waits at the FIFO "fifo", if that is given. */
 static int add(struct cox_step *step)
 {
     const struct cox_value *args;

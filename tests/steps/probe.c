@@ -1,5 +1,5 @@
-/* Steps that do one thing each, as their arguments say, so that a test sees what became
- * of it. */
+/* Steps that each do one thing, which their arguments choose, so that a test sees its
+ * effect. */
 #define _GNU_SOURCE
 #include <stdbool.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ static int give(struct cox_step *step, const char *name, uint64_t value)
     return cox_step_return(step, &result);
 }
 
-/* The rows that the arguments say: `keys`, or from `begin` on `count`, or none of these. */
+/* The rows of the arguments: `keys`, or `count` from `begin` on; without these, all. */
 static struct cox_rows rows(struct cox_step *step)
 {
     size_t n = 0;
@@ -67,7 +67,7 @@ static int update(struct cox_step *step)
     return r != 0 ? r : (int)number(step, "result");
 }
 
-/* The same, but does not look at what became of it. */
+/* The same, but ignores the result. */
 static int update_blindly(struct cox_step *step)
 {
     (void)update(step);
@@ -115,7 +115,7 @@ static int pull_big(struct cox_step *step)
     return r;
 }
 
-/* The same, does not look at what became of it, and returns `result`. */
+/* The same, but ignores the outcome, and returns `result`. */
 static int pull_blindly(struct cox_step *step)
 {
     (void)pull(step);
@@ -245,7 +245,7 @@ enum { WAIT_ALL, WAIT_NONE, WAIT_TWICE, WAIT_AFTER_FLUSH, WAIT_CANCELLED };
 static int begin(struct cox_step *step)
 {
     enum { PULLS_MAX = 16, EACH = FLOATS_MAX / PULLS_MAX };
-    float values[PULLS_MAX][EACH]; /* gone when this returns */
+    float values[PULLS_MAX][EACH]; /* not valid after this returns */
     struct cox_pulling *pulling[PULLS_MAX] = {NULL};
     float first[PULLS_MAX] = {0};
     int64_t n = number(step, "n");
@@ -289,8 +289,8 @@ static int give_many(struct cox_step *step)
     return r;
 }
 
-/* Returns `n` results, or one of `bytes` bytes that are not there, and does not look whether
- * they are taken. */
+/* Returns `n` results, or one that claims to have `bytes` bytes, and ignores whether
+ * they are accepted. */
 static int give_blindly(struct cox_step *step)
 {
     static const uint8_t none[1];
@@ -370,7 +370,7 @@ static int wait_cancelled_and_add(struct cox_step *step)
     return r != 0 ? r : (int)number(step, "result");
 }
 
-/* Never looks whether it is cancelled, but at what its pulls of `variable` return. */
+/* Never checks whether it is cancelled, but ends when a pull of `variable` fails. */
 static int pull_until_it_fails(struct cox_step *step)
 {
     static float values[FLOATS_MAX];
@@ -424,7 +424,7 @@ static int follow_one(struct cox_step *step, int64_t what)
     }
 }
 
-/* Follows the I64s in `script`, or after its first attempt in `again` where that is
+/* Follows the I64s in `script`, or in later attempts those in `again`, if that is
  * given: enum follow. */
 static int follow(struct cox_step *step)
 {

@@ -1,4 +1,5 @@
-/* Steps that push gradients to many variables, and to one row whose rate is looked at. */
+/* Steps that push gradients to many variables, and to one row whose rate a test
+ * reads. */
 #include <stdio.h>
 
 #include <coxswain/step.h>
@@ -49,7 +50,7 @@ static int push_dense(struct cox_step *step, struct cox_variable *d, int64_t i,
     return cox_step_update(step, d, COX_UPDATE_GRADIENT, touched, g);
 }
 
-/* To tables t0 ... and dense variables d0 ..., `n` of each, what step `i` has of them. */
+/* Pushes step `i`'s gradients to `n` tables t0 ... and `n` dense variables d0 ... */
 static int train(struct cox_step *step)
 {
     const int64_t *i = cox_step_scalar(step, "i", COX_I64);

@@ -112,7 +112,7 @@ static int make_from_file(struct cox_step *step)
     return r;
 }
 
-/* Waits at `path` first, if it is there. */
+/* Waits at `path` first, if that file exists. */
 static int make_late(struct cox_step *step)
 {
     const char *fifo = text(step, "path");
@@ -135,7 +135,7 @@ static int make_from_c0(struct cox_step *step)
     return r != 0 ? r : keep(step, value);
 }
 
-/* Waits at `path`, and does not look whether it is cancelled. */
+/* Waits at `path`, and does not check whether it is cancelled. */
 static int make_stubborn(struct cox_step *step)
 {
     char byte;
@@ -152,7 +152,7 @@ static int make_nothing(struct cox_step *step)
     return 0;
 }
 
-/* As many as resource `name` has counted, times ten. */
+/* Makes a resource from the count of resource `name`, times ten. */
 static int make_after(struct cox_step *step)
 {
     void *value;
@@ -192,7 +192,7 @@ static int make_never(struct cox_step *step)
     return r;
 }
 
-/* Crashes where it can remove file `path`, and so once. */
+/* Crashes if it can remove file `path`, so only once. */
 static int make_crash_once(struct cox_step *step)
 {
     if (unlink(text(step, "path")) == 0) {
@@ -213,7 +213,8 @@ static int make_update(struct cox_step *step)
     return r;
 }
 
-/* 0 where it may do what a resource's function may, and nothing else. */
+/* Makes the calls that a resource's function may make, and those that it may not;
+ * returns 0 if only the former succeed. */
 static int make_all(struct cox_step *step)
 {
     int64_t before = -1;
@@ -237,8 +238,8 @@ static int make_all(struct cox_step *step)
 
 /* ---- steps */
 
-/* Counts on in resource `name`, and in c0 if it is there: the number, the worker. Waits at
- * `path` with that resource, if that is given. */
+/* Counts in resource `name`, and in c0 if that exists; returns the number and the
+ * worker. Waits at `path` with that resource, if that is given. */
 static int bump(struct cox_step *step)
 {
     const int64_t one = 1;
@@ -271,7 +272,7 @@ static int add_count(struct cox_step *step)
     return r != 0 ? r : cox_step_add(step, counter, &((struct thing *)value)->count);
 }
 
-/* Counts on in two of them: both numbers. */
+/* Counts in two resources; returns both numbers. */
 static int bump_two(struct cox_step *step)
 {
     void *a = NULL;
@@ -310,7 +311,7 @@ static int deal(struct cox_step *step)
     return r;
 }
 
-/* Asks for resource `name`: what it hears, and whether there is a value. */
+/* Asks for resource `name`; returns the code, and whether there is a value. */
 static int ask(struct cox_step *step)
 {
     void *value = step;
@@ -318,7 +319,7 @@ static int ask(struct cox_step *step)
     return r != 0 ? r : give(step, "value", value == NULL ? 0 : value == step ? -1 : 1);
 }
 
-/* Cannot do without resource `name`, and says so in its own words. */
+/* Needs resource `name`; fails with a message of its own if it is missing. */
 static int complain(struct cox_step *step)
 {
     void *value = NULL;
@@ -326,7 +327,7 @@ static int complain(struct cox_step *step)
     return r != 0 ? cox_step_fail(step, 9, "and now?") : 0;
 }
 
-/* Keeps something, which it may not. */
+/* Tries to keep something, which a step may not. */
 static int keep_anyway(struct cox_step *step)
 {
     return give(step, "code", cox_step_keep(step, step, NULL));

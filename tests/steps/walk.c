@@ -1,6 +1,6 @@
 /*
- * Random updates and pulls of a dense variable in all forms, beside a plain array that goes
- * through the same: however the variable is cut into shards, nobody may see it.
+ * Random updates and pulls of a dense variable in all forms, compared with a plain
+ * array that gets the same updates: the number of shards must make no difference.
  *
  * The numbers are such that F32 holds all of them exactly.
  */
