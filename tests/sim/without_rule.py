@@ -5,9 +5,10 @@ plays storms until one is broken.
     without_rule.py [--build DIR] [--runs N] [--seed N] [NAME ...]
     without_rule.py --check      only whether each mutation still finds what it changes
 
-NAME is a mutation ("3", "8b"); without any, all of mutations.py. The tree is not touched: changed
-files lie in a directory of their own, and their objects come before the libraries' when the
-simulator is linked again. Prints a line of Markdown for each.
+NAME is a mutation ("3", "8b"); without any, all of mutations.py. "22b+repeats" takes out rule 22b and
+also the cover "repeats"; a storm that breaks without the cover alone does not count. The tree is
+not touched: changed files lie in a directory of their own, and their objects come before the
+libraries' when the simulator is linked again. Prints a line of Markdown for each.
 """
 import argparse, json, os, re, shlex, subprocess, sys, tempfile
 
@@ -122,9 +123,24 @@ def is_sound(program, seed):
                           capture_output=True).returncode == 0
 
 
+def play(program, cover, seed, runs):
+    """The number of the first storm that breaks, and how; storms that `cover` breaks do not count."""
+    at = seed
+    while at < seed + runs:
+        n, first = run(program, at, seed + runs - at)
+        if first is None or n is None or cover is None or is_sound(cover, at + n - 1):
+            return n and at + n - seed, first
+        at += n
+    return None, None
+
+
+def changes_of(names, table):
+    return [change for name in names for change in table[name][1]]
+
+
 def main():
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    from mutations import MUTATIONS
+    from mutations import COVERED, COVERS, MUTATIONS
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--build", default=os.path.join(ROOT, "build", "Release"))
     parser.add_argument("--runs", type=int, default=100000)
@@ -132,17 +148,22 @@ def main():
     parser.add_argument("--check", action="store_true")
     parser.add_argument("names", nargs="*")
     arguments = parser.parse_args()
-    names = arguments.names or list(MUTATIONS)
+    build_dir = os.path.abspath(arguments.build)
+    names = arguments.names or list(MUTATIONS) + COVERED
     for name in names:
-        what, changes = MUTATIONS[name]
-        with tempfile.TemporaryDirectory() as overlay:
+        rule, *covers = name.split("+")
+        what = "; ".join([MUTATIONS[rule][0]] + [COVERS[c][0] for c in covers])
+        without_covers = changes_of(covers, COVERS)
+        changes = MUTATIONS[rule][1] + without_covers
+        with tempfile.TemporaryDirectory() as overlay, tempfile.TemporaryDirectory() as beside:
             if arguments.check:
                 mutate(changes, overlay)
                 continue
-            program = build(changes, os.path.abspath(arguments.build), overlay)
-            n, first = run(program, arguments.seed, arguments.runs)
+            program = build(changes, build_dir, overlay)
+            cover = build(without_covers, build_dir, beside) if covers else None
+            n, first = play(program, cover, arguments.seed, arguments.runs)
             whole = os.path.join(arguments.build, "bin", "coxswain-sim")
-            if first and not is_sound(whole, arguments.seed + n - 1):
+            if n and first and not is_sound(whole, arguments.seed + n - 1):
                 sys.exit("seed %d breaks with all rules, too" % (arguments.seed + n - 1))
         found = "not in %d" % arguments.runs if first is None else "%s" % (n or "at once")
         print("| %s | %s | %s | %s |" % (name, what, found, (first or "").replace("|", "/")), flush=True)
