@@ -2,7 +2,7 @@
  * coxswain-chaos: runs steps that count, on a local cluster, through the public API,
  * while a storm (chaos_storm.c) kills and stops its processes and cuts connections. At
  * the end it compares what the steps have added up to on each ps with what they must
- * add up to: exactly once, whatever died.
+ * add up to: exactly once, no matter which process died.
  *
  * The client (chaos_client.c) is this process. If the client is to be killed, too, or
  * its disk is to fail, it is a child of this process, which is started again until it

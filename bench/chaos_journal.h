@@ -2,7 +2,7 @@
  * The journal of a storm, which outlives its clients: a file that the storm, every
  * client and (for the disk's part, chaos_disk.c) every daemon map. A client that is
  * killed in the middle of a call leaves in it how far it had come. So the next client
- * knows which operations must be there and which may be.
+ * knows which operations must be applied and which may be.
  *
  * Any thread, any process: all of it is atomic.
  */
@@ -62,8 +62,9 @@ struct chaos_timed {
 
 /* The operations of one writer, numbered from 1. */
 struct chaos_written {
-    atomic_uint_least64_t begun;    /* the last one that began */
-    atomic_uint_least64_t returned; /* the last one that returned and must hold */
+    atomic_uint_least64_t begun; /* the last one that began */
+    /* the last one that returned, and so must be applied */
+    atomic_uint_least64_t returned;
 };
 
 /* A checkpoint that was returned: for each writer the operations that it must have, and

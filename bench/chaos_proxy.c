@@ -131,7 +131,7 @@ static void take_in(struct proxies *net, const struct door *door)
     net->lines[net->n_lines++] = line;
 }
 
-/* Dials the daemon; false: nobody is there. */
+/* Dials the daemon; false: it does not listen. */
 static bool dial(struct line *line)
 {
     if (line->fds[1] < 0) {

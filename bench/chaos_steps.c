@@ -124,7 +124,8 @@ static int make_seen(struct cox_step *step)
     return cox_step_keep(step, seen, free);
 }
 
-/* Counts in one of two variables; touches both, whatever the resource is like. */
+/* Counts in one of two variables, depending on the resource; touches both in any
+ * case. */
 static int add_seen(struct cox_step *step, int64_t version)
 {
     char name[32];

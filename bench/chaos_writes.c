@@ -235,8 +235,8 @@ int chaos_writes_start(struct chaos_writes *writes)
     return 0;
 }
 
-/* Checks that the last operation that returned is there, after all that the storm
- * did. */
+/* Checks that the last operation that returned is applied, after all faults of the
+ * storm. */
 static void check_last(struct writer *writer)
 {
     uint64_t k = atomic_load(&journal_of(writer)->returned);

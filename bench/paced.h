@@ -1,5 +1,5 @@
-/* Requests at a steady pace: each is sent when it is due, whatever has become of the
- * others, and its answer is timed from then. One series at a time. */
+/* Requests at a steady pace: each is sent when it is due, even if others are
+ * unanswered, and its answer is timed from then. One series at a time. */
 #ifndef COXI_BENCH_PACED_H
 #define COXI_BENCH_PACED_H
 

@@ -1,10 +1,10 @@
 /*
  * See launcher.h. A daemon: RUNNING -> (died) RESTING -> RUNNING; when the launcher
  * stops, RUNNING -> ENDED. Only the first start of a daemon may fail as a matter of
- * configuration, which ends the cluster. After that it is started again whatever its
- * exit code, because its options have not changed. Daemons run in sessions of their
- * own, so that Ctrl-C does not reach them. The kernel kills them when this process
- * ends, however it ends.
+ * configuration, which ends the cluster. After that it is started again after any exit
+ * code, because its options have not changed. Daemons run in sessions of their own, so
+ * that Ctrl-C does not reach them. The kernel kills them when this process ends,
+ * however it ends.
  */
 #include "cli/launcher.h"
 

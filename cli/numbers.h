@@ -1,4 +1,4 @@
-/* Elements of tensors as numbers, whatever their type. Any thread. */
+/* Elements of tensors of any type as numbers. Any thread. */
 #ifndef COXI_CLI_NUMBERS_H
 #define COXI_CLI_NUMBERS_H
 

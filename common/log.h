@@ -52,7 +52,7 @@ void coxi_log_trim(void);
 void coxi_log(enum coxi_log_level level, const char *event, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The same, whatever the least level is. */
+/* The same, regardless of the least level. */
 void coxi_log_line(enum coxi_log_level level, const char *event, const char *format,
                    ...) __attribute__((format(printf, 3, 4)));
 

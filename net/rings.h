@@ -65,7 +65,7 @@ bool coxi_rings_broken(const struct coxi_rings *rings);
 
 /*
  * Poll for data (the reader) or for `bytes` of room (the writer) for a moment; true: it
- * is there. Call these before waiting. While bytes stream, polling saves a sleep and a
+ * has come. Call these before waiting. While bytes stream, polling saves a sleep and a
  * wake-up, which take longer. If polling has not helped lately, it is mostly skipped.
  */
 bool coxi_rings_linger_for_data(struct coxi_rings *rings);

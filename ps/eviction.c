@@ -8,8 +8,8 @@
  *                      updated as there are
  *   by rows_max        while there are too many, the oldest of SAMPLE rows is dropped;
  *                      another hand chooses the next SAMPLE each time. So approximately
- *                      the oldest of all goes. After a commit without others beside it
- *                      there are at most rows_max
+ *                      the oldest row of all is dropped. After a commit without others
+ *                      beside it there are at most rows_max
  *
  * A row that a commit has resolved and not updated yet is pinned, and stays.
  *

@@ -1,7 +1,7 @@
 /*
  * Reads a snapshot's file (ps/snapshot.c) back into the store (coxi_store_restore). A
  * variable that is not in the file stays as it is. Of a variable that is in the file,
- * everything must be there, in the type and shape that the variable has here.
+ * the file must have everything, in the type and shape that the variable has here.
  *
  * The file is loaded and summed in one pass, so a damaged file may have been loaded
  * before that is known; the error says that it is damaged. Until the last file of a

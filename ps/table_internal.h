@@ -129,13 +129,13 @@ static inline bool coxi_eviction_wanted(const struct coxi_lifecycle *lifecycle)
            lifecycle->rows_max > 0;
 }
 
-/* While a cut is being read: _save before a row that the cut may hold changes or goes;
- * _pass when a row was made. The bucket is locked. */
+/* While a cut is being read: call _save before a row that the cut may hold changes or
+ * is dropped, and _pass when a row was made. The bucket is locked. */
 void coxi_table_cut_save(struct coxi_table_cut *cut, uint64_t key, uint32_t row);
 void coxi_table_cut_pass(struct coxi_table_cut *cut, uint32_t row);
 
 /* Note a change: _touch when a row is changed or made, with its bucket locked; _gone
- * when a row goes, with `tidying` locked, too. */
+ * when a row is dropped, with `tidying` locked, too. */
 void coxi_table_track_touch(struct coxi_table_track *track, uint64_t key, uint32_t row);
 void coxi_table_track_gone(struct coxi_table_track *track, uint64_t key, uint32_t row);
 void coxi_table_track_free(struct coxi_table_track *track); /* takes NULL */

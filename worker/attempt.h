@@ -66,9 +66,7 @@ struct coxi_running {
     uint64_t kill_at_ns; /* CANCELLED, OVERRUN: when to end the process */
 };
 
-/*
- * The slot, while it runs something: true if that was cancelled, for whatever reason.
- */
+/* For the slot, while it runs something: true if that was cancelled for any reason. */
 static inline bool coxi_running_cancelled(struct coxi_running *running)
 {
     unsigned state = atomic_load_explicit(&running->state, memory_order_relaxed);

@@ -239,8 +239,8 @@ static void note_time(struct coxi_function *function, uint32_t us)
                           memory_order_relaxed);
 }
 
-/* Sets the code of a step that was cancelled while it ran: it has not succeeded,
- * whatever it returned. */
+/* Sets the code of a step that was cancelled while it ran: it has not succeeded, even
+ * if it returned 0. */
 static void judge_cancelled(struct coxi_attempt *attempt, enum coxi_running_state state,
                             const char *function)
 {

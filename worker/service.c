@@ -439,7 +439,8 @@ static void on_signal(void *arg, int signum)
 {
     struct worker *worker = arg;
     if (worker->signal != 0) {
-        _exit(COXI_EXIT_AGAIN + signum); /* asked twice: give up whatever runs */
+        /* asked twice: do not wait for running steps */
+        _exit(COXI_EXIT_AGAIN + signum);
     }
     coxi_log(COXI_LOG_INFO, "ending", "signal=%d", signum);
     worker->signal = signum;

@@ -149,9 +149,7 @@ static int batch_new(struct coxi_run *run, const struct coxi_dispatch *dispatch,
 
 /* ---- the line */
 
-/*
- * Puts the batch in line. COX_EFENCED; COX_ECANCELLED: the slots are stopped.
- */
+/* Queues the batch. COX_EFENCED; COX_ECANCELLED: the slots are stopped. */
 static int enqueue(struct coxi_slots *slots, struct coxi_batch *batch)
     COXI_REQUIRES(slots->lock)
 {
@@ -206,8 +204,8 @@ int coxi_slots_push(struct coxi_slots *slots, struct coxi_run *run,
 void coxi_slots_tend(struct coxi_slots *slots, struct coxi_run *run)
 {
     coxi_lock(&slots->lock);
-    /* A run that a slot tends at this moment is not in line. It is put in line again,
-     * because that slot may not have seen this change. */
+    /* A run that a slot tends at this moment is not queued. It is queued again, because
+     * that slot may not have seen this change. */
     if (!run->tended && !slots->stop && coxi_resources_wait(&run->resources)) {
         struct coxi_run **end = &slots->tended;
         while (*end != NULL) {
@@ -221,7 +219,7 @@ void coxi_slots_tend(struct coxi_slots *slots, struct coxi_run *run)
     coxi_unlock(&slots->lock);
 }
 
-/* The first run in line, with its reference, or NULL. */
+/* The first queued run, with its reference, or NULL. */
 static struct coxi_run *take_tended(struct coxi_slots *slots) COXI_REQUIRES(slots->lock)
 {
     struct coxi_run *run = slots->tended;
@@ -290,7 +288,7 @@ static bool is_first_alone(const struct coxi_slots *slots) COXI_REQUIRES(slots->
     return first != NULL && first->calls[first->n_taken].alone;
 }
 
-/* True if the first closure in line may begin now. */
+/* True if the first queued closure may begin now. */
 static bool may_take(const struct coxi_slots *slots) COXI_REQUIRES(slots->lock)
 {
     return slots->first != NULL && !slots->alone &&
@@ -330,9 +328,7 @@ static bool take(struct coxi_slot *slot, struct coxi_batch **ret, size_t *ret_i)
     return true;
 }
 
-/*
- * True if the next closure in line belongs to `run` and is known to be short.
- */
+/* True if the next queued closure belongs to `run` and is known to be short. */
 static bool next_is_short(const struct coxi_slots *slots, struct coxi_run *run)
     COXI_REQUIRES(slots->lock)
 {

@@ -22,7 +22,7 @@ struct coxi_slots_options {
 int coxi_slots_new(const struct coxi_slots_options *options, struct coxi_slots **ret);
 
 /*
- * Puts the closures of a dispatch in line; copies heads and arguments. If the slots are
+ * Queues the closures of a dispatch; copies heads and arguments. If the slots are
  * stopped, hands the closures back at once. COX_EPROTO: they do not fit the payload, or
  * are more than the line takes. Any thread.
  */

@@ -87,7 +87,7 @@ void coxi_slots_hand_back(struct coxi_batch *batch, bool answer);
 /* COX_EIO: the process cannot be watched. */
 int coxi_watch_init(struct coxi_slots *slots);
 
-/* Frees the slots, none of which runs any more; on the loop if the timer is there. */
+/* Frees the slots, none of which runs any more; on the loop if the timer was made. */
 void coxi_watch_close(struct coxi_slots *slots);
 
 /* Makes the loop look at the slots within `within_ms` milliseconds. Does nothing if the

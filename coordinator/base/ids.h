@@ -35,8 +35,11 @@ struct coxi_ids {
 
     /* ---- changed with c->lock, read by any thread */
 
-    /* The run's first closure, whichever client scheduled it; 0: none yet. Steps are
-     * counted from it, so they are the same for every client and attempt (rule.h). */
+    /*
+     * The run's first closure, which an older client may have scheduled; 0: none yet.
+     * Steps are counted from it, so they are the same for every client and attempt
+     * (rule.h).
+     */
     atomic_uint_least64_t first_closure;
     /*
      * The step of first_closure; not 0 if a checkpoint was loaded (load.c), because

@@ -94,8 +94,8 @@ static bool end_if_hopeless(struct coxi_closure *closure, const char *where)
 
 /*
  * An attempt of an ASSIGNED closure, which no worker has any more, has ended without
- * ending the closure: the closure continues with its second attempt, goes back in line,
- * or ends for a reason of its own. `where`: the worker's address.
+ * ending the closure: the closure continues with its second attempt, goes back into the
+ * queue, or ends for another reason. `where`: the worker's address.
  */
 static void go_on(struct coxi_closure *closure, const char *where)
 {
@@ -304,7 +304,7 @@ static void end_closure(struct coxi_seat *seat, struct coxi_closure *closure,
     coxi_closure_end(closure, &ending);
 }
 
-/* An attempt that was under way has ended; the worker has let go of it. */
+/* An attempt that was under way has ended; the worker no longer has it. */
 static void attempt_ended(struct coxi_seat *seat, struct coxi_closure *closure,
                           const struct answer *answer)
 {
@@ -337,8 +337,8 @@ static void attempt_ended(struct coxi_seat *seat, struct coxi_closure *closure,
     end_closure(seat, closure, answer);
 }
 
-/* The attempt's closure if the attempt counts, or NULL; then the worker has let go of
- * it. */
+/* The attempt's closure, which the worker no longer has; or NULL if the attempt does
+ * not count. */
 static struct coxi_closure *find_ended(struct coxi_seat *seat,
                                        const struct coxi_done_head *head)
 {

@@ -66,7 +66,7 @@ struct coxi_attempts {
     uint32_t current;
     /* Its worker was asked to hand it back, so that another worker can run it. */
     bool called_back;
-    /* It ends as soon as its worker has let go of it. */
+    /* It ends as soon as its worker has answered or is lost. */
     bool cancelled;
 };
 
@@ -125,8 +125,8 @@ struct coxi_rerun {
 };
 
 struct coxi_closure {
-    /* The user's handle. First, because both are one allocation, freed when the last
-     * reference goes. */
+    /* The user's handle. The first field, because both are one allocation, which is
+     * freed with the last reference. */
     struct cox_future future;
     struct cox_function *function;
     /* Links in the intake, in a queue, in its worker's list, or in the list of settled

@@ -33,7 +33,7 @@ struct coxi_closures {
     struct coxi_window unsettled;
     struct coxi_window replays; /* closures that are replayed, by id */
 
-    /* ---- in line, and on their way */
+    /* ---- queued, and on their way */
     struct coxi_list waiting;       /* WAITING */
     struct coxi_queue queue;        /* QUEUED, for any worker */
     struct coxi_queue replay_queue; /* closures that run while ps are recovered */

@@ -370,7 +370,7 @@ void coxi_kept_settled(struct coxi_closure *closure)
     }
 }
 
-/* ---- workers go */
+/* ---- workers that leave, and lost workers */
 
 void coxi_kept_rescue(struct coxi_seat *seat)
 {

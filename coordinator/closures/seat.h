@@ -20,7 +20,7 @@ struct coxi_seat {
     bool is_told;
     bool was_told;
 
-    /* ---- in line */
+    /* ---- queued */
     struct coxi_queue queue; /* QUEUED, and only this worker may run it */
     bool is_owner;           /* in c->closures->owners */
     struct coxi_seat *next_owner;

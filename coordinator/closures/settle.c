@@ -29,7 +29,7 @@
 #include "coordinator/closures/seat.h"
 #include "coordinator/workers/module.h"
 
-/* ---- the places in line */
+/* ---- queues */
 
 /* The only worker that may run the closure, or that has its inputs; or NULL. */
 static struct coxi_seat *owner_of(const struct coxi_closure *closure)

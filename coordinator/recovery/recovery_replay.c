@@ -444,7 +444,7 @@ static int update_on(struct coxi_recovery *rec, uint32_t p, const struct item *i
     return commit_update(rec, p, &message, &request, u);
 }
 
-/* Does an item again on ps p, if a part of the variable is there. */
+/* Does an item again on ps p, if that ps has a part of the variable. */
 static int redo_on(struct coxi_recovery *rec, uint32_t p, const struct item *item)
 {
     if (item->kind == COXI_REPLAY_LOAD) {

@@ -18,7 +18,7 @@ struct coxi_door;
 int coxi_door_new(struct cox_coordinator *c, const char *listen,
                   struct coxi_door **ret);
 
-/* Lets workers in, once the ps are there. Any thread; the loop must run. */
+/* Lets workers in. Call when the ps are claimed. Any thread; the loop must run. */
 void coxi_door_open(struct coxi_door *door);
 
 /* The address to dial, as long as the door is not shut. */

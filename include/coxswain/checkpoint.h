@@ -33,7 +33,7 @@ struct cox_checkpoint_options {
  * are deleted as the options say (checkpoint_keep), except those that somebody reads: a
  * later call deletes them.
  *
- * Once LATEST durably names the checkpoint, this returns 0, whatever fails after that.
+ * Once LATEST durably names the checkpoint, this returns 0, even if a later step fails.
  * COX_ENOENT: the run has no checkpoint directory. COX_EIO: nothing of the checkpoint
  * is left. COX_ECANCELLED: an error has cancelled calls before the cursor, and a client
  * that went on from this checkpoint would pass them over; schedule a call with a

@@ -190,7 +190,7 @@ COX_API int cox_ps_address(struct cox_coordinator *c, uint32_t ps, const char *a
  * Creates a variable or table on the ps. Variables are placed so that each ps holds
  * about as many bytes. A name has no white space, control character, quote or
  * backslash; '/' makes folders ("tower/bias"). In a run that goes on from a checkpoint
- * the first call for a name attaches to the variable that is there. COX_ECONFLICT: its
+ * the first call for a name attaches to the existing variable. COX_ECONFLICT: its
  * specification differs; the text names the fields. COX_EEXIST: this client has created
  * the name already, or the name is a folder. COX_EINVAL: the text says what is wrong
  * with the spec. COX_ENOMEM: here or on a ps (--memory-max). COX_ELIMIT: more than
@@ -341,7 +341,7 @@ struct cox_call {
  *
  * If a closure has failed since the last reported error, and keep_going is 0, this call
  * schedules nothing: it cancels the queued closures, waits until no step runs, and
- * returns the error of the failed closure, whatever code that is. After that the
+ * returns the error of the failed closure, which may be any code. After that the
  * coordinator is usable again. COX_EPSLOST, COX_EFENCED: the run is over. COX_ECLOSED.
  * COX_ENOENT: a call that the previous client left needs a function that is not loaded
  * (struct cox_progress).
@@ -406,15 +406,16 @@ COX_API int cox_wait_any(struct cox_future *const *futures, size_t n, int timeou
                          size_t *ret_index);
 
 /*
- * Registers a callback: then(arg, future) is called once when the closure is settled,
- * in whatever way; if it is settled already, soon. The callbacks of a coordinator run
- * one after the other on one thread, without any lock held; those of one future run in
- * the order of these calls. A callback may call any function except cox_join and
- * cox_close of its coordinator (COX_EDEADLK). While it waits, all other callbacks wait.
- * It borrows `future`: the user still frees the future, before, in or after the
- * callback; during the callback the future and its result exist in any case. cox_close
- * cancels the queued closures and returns after the last callback. COX_ECLOSED: the
- * coordinator is closed or being closed; the callback will not be called.
+ * Registers a callback: then(arg, future) is called once when the closure is settled
+ * (done, failed or cancelled); if it is settled already, soon. The callbacks of a
+ * coordinator run one after the other on one thread, without any lock held; those of
+ * one future run in the order of these calls. A callback may call any function except
+ * cox_join and cox_close of its coordinator (COX_EDEADLK). While it waits, all other
+ * callbacks wait. It borrows `future`: the user still frees the future, before, in or
+ * after the callback; during the callback the future and its result exist in any case.
+ * cox_close cancels the queued closures and returns after the last callback.
+ * COX_ECLOSED: the coordinator is closed or being closed; the callback will not be
+ * called.
  */
 COX_API int cox_future_then(struct cox_future *future,
                             void (*then)(void *arg, struct cox_future *future),
@@ -508,10 +509,8 @@ struct cox_stats {
 };
 #define COX_STATS_INIT COX_INIT(cox_stats)
 
-/*
- * Asks every ps for its numbers, so it takes a round trip, but at most a second,
- * whatever the state of the ps (see ps_age_ms). Any thread.
- */
+/* Asks every ps for its numbers, so it takes a round trip, but at most a second, in any
+ * state of the ps (see ps_age_ms). Any thread. */
 COX_API int cox_stats(struct cox_coordinator *c, struct cox_stats *ret);
 
 /* The run's id, as in checkpoints and logs. */

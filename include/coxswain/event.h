@@ -137,7 +137,7 @@ struct cox_event {
     uint64_t dropped;    /* events that were dropped since the last call of on_event */
 };
 
-/* Writes an event as the library does without on_event, whatever COX_LOG says. Any
+/* Writes an event as the library does without on_event, regardless of COX_LOG. Any
  * thread. */
 COX_API void cox_event_write(const struct cox_event *event);
 

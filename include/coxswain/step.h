@@ -272,9 +272,10 @@ static inline uint32_t cox_step_worker(struct cox_step *step)
 /*
  * 1 once this attempt is cancelled: because the user cancelled it, another attempt was
  * faster, its time is up, or its client is gone. Nothing more of this attempt will be
- * applied, whatever it returns; pulls and flushes fail with COX_ECANCELLED. A step that
- * may take long should call this now and then, and return soon after a 1: if it has not
- * returned cancel_grace_ms later, its process is ended. As cheap as reading a variable.
+ * applied, even if it returns 0; pulls and flushes fail with COX_ECANCELLED. A step
+ * that may take long should call this now and then, and return soon after a 1: if it
+ * has not returned cancel_grace_ms later, its process is ended. As cheap as reading a
+ * variable.
  */
 static inline int cox_step_cancelled(struct cox_step *step)
 {
@@ -365,7 +366,7 @@ enum cox_update {
  * COX_ENONFINITE: a gradient (after summing, in the variable's wire type) is infinite
  * or NaN, or would overflow the state of its rule, and the variable does not allow that
  * (enum cox_nonfinite). The text names step, variable and row. The closure fails with
- * COX_ENONFINITE whatever the step returns, and nothing of it is applied (but see
+ * COX_ENONFINITE even if the step returns 0, and nothing of it is applied (but see
  * cox_step_flush). COX_EINVAL: the variable does not take this update, or does not have
  * the rows; the closure fails then, too.
  */
@@ -518,8 +519,8 @@ static inline int cox_step_metric_auc(struct cox_step *step,
  * parameter servers, and a step that fails later leaves a trace: its closure ends with
  * COX_EPARTIAL, which names the parameter servers that have applied a part of it.
  *
- * COX_ELIMIT: more than 1023 flushes in a step. After an error the closure fails,
- * whatever the step returns.
+ * COX_ELIMIT: more than 1023 flushes in a step. After an error the closure fails, even
+ * if the step returns 0.
  */
 static inline int cox_step_flush(struct cox_step *step)
 {
@@ -529,7 +530,7 @@ static inline int cox_step_flush(struct cox_step *step)
 /*
  * Adds a value to the step's results; it is copied. The client finds it by its name
  * (cox_future_result). COX_ELIMIT: more than 64 results, or more than 1 GiB; then the
- * closure fails, whatever the step returns.
+ * closure fails, even if the step returns 0.
  */
 static inline int cox_step_return(struct cox_step *step, const struct cox_value *value)
 {

@@ -1,5 +1,5 @@
 /* A struct whose `size` no version of it has was not initialized: every function that
- * takes or fills such a struct refuses it, whatever its other fields are. */
+ * takes or fills such a struct refuses it, with any values in its other fields. */
 #include "coxswain/coxswain.h"
 #include "tests/coordinator/crew.h"
 #include "tests/test.h"

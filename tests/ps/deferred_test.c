@@ -215,7 +215,7 @@ TEST(ps_that_is_being_restored_answers_and_says_that_it_is_not_ready)
     assert_answers(caller);
     assert_code(COX_EPSLOST,
                 harbour_commit(s.client, &run1, s.incarnation, 5, ones, 2));
-    assert_code(0, harbour_create(s.client, &run1, 2)); /* it is there */
+    assert_code(0, harbour_create(s.client, &run1, 2)); /* the variable exists */
     assert_int_equal(0, caller_waiting(caller));
     let_it_be_read(path);
     assert_true(caller_expect(caller, COXI_STATUS)->status.code != 0); /* a pipe */
