@@ -64,16 +64,4 @@ static inline uint64_t coxi_ids_position(const struct coxi_ids *ids)
     return ids->before_unsettled ? ids->first_unsettled : ids->next;
 }
 
-/*
- * The number to subtract from a closure's id to get its step. Closures that are sent
- * together are all from before a loading or all from after it, because a loading is a
- * barrier in a replay. Any thread.
- */
-static inline uint64_t coxi_ids_first_step(const struct coxi_ids *ids, uint64_t closure)
-{
-    return closure < atomic_load(&ids->steps_loaded)
-               ? atomic_load(&ids->steps_from)
-               : atomic_load(&ids->first_closure) - atomic_load(&ids->steps_before);
-}
-
 #endif

@@ -77,7 +77,12 @@ int coxi_packing_check(const struct cox_call *call, struct cox_call *ret_known,
                        size_t *ret_size)
 {
     struct cox_call known = COX_CALL_INIT;
-    int r = call != NULL ? coxi_struct_copy(&known, COXI_STRUCT_CALL, call) : 0;
+    int r = 0;
+    if (call != NULL && call->size == sizeof(known)) {
+        known = *call;
+    } else if (call != NULL) { /* of another version */
+        r = coxi_struct_copy(&known, COXI_STRUCT_CALL, call);
+    }
     if (r == 0) {
         r = check_ranges(&known);
     }

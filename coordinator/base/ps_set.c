@@ -147,18 +147,10 @@ uint64_t coxi_ps_reached(const struct cox_coordinator *c)
                                   : 0;
 }
 
-uint64_t coxi_ps_epoch(const struct cox_coordinator *c)
-{
-    return c->ps.epoch;
-}
-
 bool coxi_ps_is_stale(const struct cox_coordinator *c, uint64_t epoch,
                       const uint32_t *touched, size_t n_touched)
 {
     const struct coxi_ps_set *set = &c->ps;
-    if (epoch == set->epoch) {
-        return false;
-    }
     for (size_t i = 0; i < n_touched; i++) {
         if (touched[i] < c->ps.n && set->states[touched[i]].epoch > epoch) {
             return true;

@@ -254,6 +254,17 @@ struct answer {
     bool kept; /* the result is the number of bytes that the worker keeps */
 };
 
+/* A call of the function took `run_us`. */
+static void note_time(struct cox_function *function, uint32_t run_us)
+{
+    if (function->n_samples < COXI_SAMPLES) {
+        function->n_samples++;
+        function->average_us += (run_us - function->average_us) / function->n_samples;
+    } else {
+        function->average_us += 0.1 * (run_us - function->average_us);
+    }
+}
+
 /* Gives the attempt's results to the closure, or notes that the worker keeps them.
  * COX_ENOMEM. */
 static int take_result(struct coxi_seat *seat, struct coxi_closure *closure,
@@ -321,6 +332,7 @@ static void attempt_ended(struct coxi_seat *seat, struct coxi_closure *closure,
         head->code == COX_EPSLOST
             ? coxi_ps_may_return(closure->future.c) || seat->worker->n_unreached > 0
             : head->code == 0 &&
+                  closure->attempts.epoch != closure->future.c->ps.epoch &&
                   coxi_ps_is_stale(closure->future.c, closure->attempts.epoch,
                                    answer->touched, head->touched_n);
     closure->effect.uncertain = closure->effect.uncertain || again;
@@ -329,7 +341,7 @@ static void attempt_ended(struct coxi_seat *seat, struct coxi_closure *closure,
         return;
     }
     if (head->code == 0) {
-        coxi_straggler_sample(closure->function, head->run_us);
+        note_time(closure->function, head->run_us);
     }
     if (closure->second != NULL) {
         coxi_straggler_drop(closure);
@@ -368,9 +380,10 @@ static void handle_answer(struct coxi_seat *seat, const struct answer *answer)
     }
 }
 
-int coxi_attempts_done(struct coxi_seat *seat, const struct coxi_done *done,
+int coxi_attempts_done(struct coxi_worker *worker, const struct coxi_done *done,
                        const uint8_t *payload, size_t len)
 {
+    struct coxi_seat *seat = worker->seat;
     size_t n_kept = 0;
     for (size_t i = 0; i < done->n_closures; i++) {
         const struct coxi_done_head *head = &done->closures[i];

@@ -6,7 +6,7 @@
 #include "coordinator/closures/seat.h"
 
 /* Handles the results that a worker has sent; COX_EPROTO: they are malformed. */
-int coxi_attempts_done(struct coxi_seat *seat, const struct coxi_done *done,
+int coxi_attempts_done(struct coxi_worker *worker, const struct coxi_done *done,
                        const uint8_t *payload, size_t len);
 
 /* Puts the closures of a lost worker back into the queue; the `running` oldest may have

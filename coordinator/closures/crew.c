@@ -117,12 +117,6 @@ static void lost(struct coxi_worker *worker, const struct coxi_worker_loss *loss
 
 /* ---- messages of workers */
 
-static int done(struct coxi_worker *worker, const struct coxi_done *message,
-                const uint8_t *payload, size_t len)
-{
-    return coxi_attempts_done(worker->seat, message, payload, len);
-}
-
 static int result(struct coxi_worker *worker, const struct coxi_result *message,
                   const uint8_t *payload, size_t len)
 {
@@ -143,7 +137,7 @@ const struct coxi_worker_events coxi_crew_events = {
     .leaving = leaving,
     .is_idle = is_idle,
     .lost = lost,
-    .done = done,
+    .done = coxi_attempts_done,
     .result = result,
     .crashed = crashed,
 };

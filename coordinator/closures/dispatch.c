@@ -52,7 +52,7 @@ static int assign_one(struct coxi_seat *seat, struct coxi_closure *closure)
     closure->attempts.last++;
     closure->attempts.current = closure->attempts.last;
     closure->attempts.called_back = false;
-    closure->attempts.epoch = coxi_ps_epoch(closure->future.c);
+    closure->attempts.epoch = closure->future.c->ps.epoch;
     coxi_seat_take(seat, closure);
     return 0;
 }
@@ -157,7 +157,7 @@ static void assign_by_priority(struct cox_coordinator *c)
  */
 static void assign(struct cox_coordinator *c)
 {
-    bool recovery = coxi_ps_recovering(c);
+    bool recovery = atomic_load(&c->ps.under_way);
     if (!recovery || coxi_ps_replaying(c)) {
         assign_any(c, &c->closures->replay_queue, COX_PRIORITY_MIN);
     }
@@ -173,7 +173,8 @@ static void assign(struct cox_coordinator *c)
 /* Queues a closure that was given its id, or lets it wait for its inputs. */
 static void enter(struct coxi_closure *closure)
 {
-    if (coxi_gate_holds(closure)) {
+    const struct coxi_gate *gate = atomic_load(&closure->future.c->closures->gate);
+    if (gate != NULL && gate->holds(closure)) {
         return; /* it waits for a write of the older client */
     }
     if (closure->inputs != NULL) {
@@ -236,6 +237,15 @@ static void send_decisions(struct cox_coordinator *c)
     }
     if (c->closures->droppers != NULL) {
         coxi_kept_flush(c);
+    }
+}
+
+/* Lets the next write of an older client begin if its turn has come. */
+static void turn_gate(struct cox_coordinator *c)
+{
+    const struct coxi_gate *gate = atomic_load(&c->closures->gate);
+    if (gate != NULL) {
+        gate->turn(c);
     }
 }
 
@@ -345,6 +355,6 @@ void coxi_dispatch(void *coordinator)
     coxi_closures_tell(c);
     send_decisions(c);
     send_watermark(c);
-    coxi_gate_turn(c);
+    turn_gate(c);
     shut_down(c, shutdown);
 }

@@ -150,7 +150,9 @@ void coxi_future_settled(struct cox_future *future)
         }
     }
     future->waiters = NULL;
-    coxi_callbacks_pass(future);
+    if (future->callbacks != NULL) {
+        coxi_callbacks_pass(future);
+    }
 }
 
 static bool is_settled(const struct cox_future *future)

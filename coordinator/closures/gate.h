@@ -5,7 +5,7 @@
  *
  * A gate exists only while an older client's work is left: checkpoints/resume_order.c
  * sets it, and removes it when the work is done. Without a gate each function here
- * costs one test.
+ * costs one test. Scheduling and the loop test c->closures->gate themselves.
  */
 #ifndef COXI_COORDINATOR_CLOSURES_GATE_H
 #define COXI_COORDINATOR_CLOSURES_GATE_H
@@ -24,7 +24,10 @@ struct coxi_gate {
     bool (*is_writing)(const struct cox_coordinator *c);
     int (*wait)(struct cox_coordinator *c);
     int (*reset)(struct cox_coordinator *c, const struct coxi_variable *metric);
+    /* True if a closure of this program, which was just taken in, must wait for such a
+     * write: then it is WAITING. Loop. */
     bool (*holds)(struct coxi_closure *closure);
+    /* At the end of a turn: lets the next write begin if its turn has come. Loop. */
     void (*turn)(struct cox_coordinator *c);
 };
 
@@ -104,23 +107,6 @@ static inline int coxi_gate_reset(struct cox_coordinator *c,
 {
     const struct coxi_gate *gate = atomic_load(&c->closures->gate);
     return gate != NULL ? gate->reset(c, metric) : 0;
-}
-
-/* True if a closure of this program, which was just taken in, must wait for such a
- * write: then it is WAITING. Loop. */
-static inline bool coxi_gate_holds(struct coxi_closure *closure)
-{
-    const struct coxi_gate *gate = atomic_load(&closure->future.c->closures->gate);
-    return gate != NULL && gate->holds(closure);
-}
-
-/* At the end of a turn: lets the next write begin if its turn has come. Loop. */
-static inline void coxi_gate_turn(struct cox_coordinator *c)
-{
-    const struct coxi_gate *gate = atomic_load(&c->closures->gate);
-    if (gate != NULL) {
-        gate->turn(c);
-    }
 }
 
 #endif

@@ -40,7 +40,8 @@ void coxi_intake_put_operation(struct cox_coordinator *c,
 static bool is_full_of_ids(const struct cox_coordinator *c) COXI_REQUIRES(c->lock)
 {
     return c->ids.next - c->ids.first_unsettled >= COXI_AHEAD_MAX ||
-           coxi_replay_log_is_full(c->replay_log, c->ids.next);
+           (c->replay_log != NULL &&
+            coxi_replay_log_is_full(c->replay_log, c->ids.next));
 }
 
 bool coxi_intake_is_full(const struct cox_coordinator *c)

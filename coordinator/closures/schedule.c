@@ -78,6 +78,24 @@ static int check_schedule(struct cox_coordinator *c, const struct cox_function *
     return r == 0 ? coxi_check_alive_locked(c) : r;
 }
 
+/* True if a closure may be taken in at once: nothing has gone wrong, no work of an older
+ * client is left, and there is room. */
+static bool is_open(const struct cox_coordinator *c) COXI_REQUIRES(c->lock)
+{
+    const struct coxi_life *life = &c->life;
+    return life->error == 0 && life->fatal == 0 && !life->reporting && !life->closing &&
+           atomic_load(&c->closures->gate) == NULL && !coxi_intake_is_full(c);
+}
+
+/* The program schedules a call, so it knows what an error has cancelled. */
+static void forget_cancelled(struct cox_coordinator *c,
+                             const struct coxi_closure *closure) COXI_REQUIRES(c->lock)
+{
+    if (closure->asked.cursor != 0) {
+        c->closures->first_cancelled = 0;
+    }
+}
+
 /* Waits until there is room for a closure. Unlocks while it waits. */
 static int await_queue(struct cox_coordinator *c, const struct cox_function *missing)
     COXI_REQUIRES(c->lock)
@@ -85,7 +103,7 @@ static int await_queue(struct cox_coordinator *c, const struct cox_function *mis
     struct coxi_call call;
     call.c = c;
     call.what = "cox_schedule";
-    call.counted = false; /* cox_schedule has counted the caller already */
+    call.counted = false; /* await_turn has counted the caller already */
     coxi_call_begin_locked(&call);
     int r = 0;
     while (r == 0 && coxi_intake_is_full(c)) {
@@ -99,27 +117,39 @@ static int await_queue(struct cox_coordinator *c, const struct cox_function *mis
     return r;
 }
 
-/* Takes the closure in when (or, without `wait`, if) there is room for it. */
-static int enqueue(struct cox_coordinator *c, struct coxi_closure *closure, bool wait)
-    COXI_REQUIRES(c->lock)
+/* Waits until the closure may be taken in; without `wait` only for the report of an
+ * error. Returns why it may not be, or 0. Unlocks while it waits. */
+static int await_turn(struct cox_coordinator *c, const struct coxi_closure *closure,
+                      bool wait) COXI_REQUIRES(c->lock)
 {
+    c->life.n_calls++;
     const struct cox_function *missing = coxi_gate_go_on(c);
     int r = check_schedule(c, missing);
-    if (r == 0 && closure->asked.cursor != 0) {
-        /*
-         * The program knows which closures an error has cancelled, and continues. Set
-         * before the wait for room, because a full replay log needs a checkpoint, which
-         * this allows.
-         */
-        c->closures->first_cancelled = 0;
+    if (r == 0) {
+        /* Before the wait for room, because a full replay log needs a checkpoint, which
+         * this allows. */
+        forget_cancelled(c, closure);
     }
     if (r == 0 && coxi_intake_is_full(c)) {
         r = wait ? await_queue(c, missing)
                  : coxi_error(COX_EAGAIN, "the queue is full, with %zu closure%s",
                               c->life.n_waiting, coxi_s(c->life.n_waiting));
     }
-    if (r != 0) {
-        return r;
+    coxi_call_ended(c);
+    return r;
+}
+
+/* Takes the closure in when (or, without `wait`, if) there is room for it. */
+static int enqueue(struct cox_coordinator *c, struct coxi_closure *closure, bool wait)
+    COXI_REQUIRES(c->lock)
+{
+    if (is_open(c)) {
+        forget_cancelled(c, closure);
+    } else {
+        int r = await_turn(c, closure, wait);
+        if (r != 0) {
+            return r;
+        }
     }
     coxi_intake_put(c, closure);
     c->life.failed = false;
@@ -202,9 +232,7 @@ static int schedule(struct cox_coordinator *c, struct cox_function *function,
         atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
     }
     coxi_lock(&c->lock);
-    c->life.n_calls++;
     r = enqueue(c, closure, wait);
-    coxi_call_ended(c);
     bool alone = c->life.n_unsettled == 1;
     coxi_unlock(&c->lock);
     if (r != 0) {

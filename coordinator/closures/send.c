@@ -94,6 +94,18 @@ void coxi_send_recall_all(struct coxi_seat *seat)
     recall_all(seat, true);
 }
 
+/*
+ * The number to subtract from a closure's id to get its step. Closures that are sent
+ * together are all from before a loading or all from after it, because a loading is a
+ * barrier in a replay.
+ */
+static uint64_t first_step(const struct coxi_ids *ids, uint64_t closure)
+{
+    return closure < atomic_load(&ids->steps_loaded)
+               ? atomic_load(&ids->steps_from)
+               : atomic_load(&ids->first_closure) - atomic_load(&ids->steps_before);
+}
+
 void coxi_send_flush(struct coxi_seat *seat)
 {
     size_t n = seat->heads.len / sizeof(struct coxi_closure_head);
@@ -107,7 +119,7 @@ void coxi_send_flush(struct coxi_seat *seat)
     message.dispatch.grace_ms = (uint32_t)seat->c->options.cancel_grace_ms;
     message.dispatch.sent_us = coxi_now_us();
     message.dispatch.first =
-        coxi_ids_first_step(&seat->c->ids, message.dispatch.closures[0].closure);
+        first_step(&seat->c->ids, message.dispatch.closures[0].closure);
     message.dispatch.keep = (const uint32_t *)(void *)seat->keep.data;
     message.dispatch.n_keep = seat->keep.len / sizeof(uint32_t);
     message.dispatch.alone = (const uint32_t *)(void *)seat->alone.data;

@@ -29,24 +29,11 @@
 #include "coordinator/workers/module.h"
 
 enum {
-    SAMPLES_MIN = 20,
     AVERAGES = 3,
     STRAGGLER_MIN_US = 100 * 1000,
     WAITING_MIN_MS = 100, /* time for which the oldest closure keeps others waiting */
     HAND_BACK_MAX = 64,   /* closures of one worker at a time */
 };
-
-/* ---- the usual running time */
-
-void coxi_straggler_sample(struct cox_function *function, uint32_t run_us)
-{
-    if (function->n_samples < SAMPLES_MIN) {
-        function->n_samples++;
-        function->average_us += (run_us - function->average_us) / function->n_samples;
-    } else {
-        function->average_us += 0.1 * (run_us - function->average_us);
-    }
-}
 
 static bool is_straggler(const struct coxi_closure *closure, uint64_t ran_ms)
 {
@@ -56,7 +43,7 @@ static bool is_straggler(const struct coxi_closure *closure, uint64_t ran_ms)
         limit_us = STRAGGLER_MIN_US;
     }
     return closure->future.c->options.speculate >= 0 &&
-           function->n_samples >= SAMPLES_MIN && (double)ran_ms * 1000 > limit_us &&
+           function->n_samples == COXI_SAMPLES && (double)ran_ms * 1000 > limit_us &&
            closure->second == NULL && !coxi_maybe_is_some(closure->asked.only_worker) &&
            !coxi_maybe_is_some(closure->home) && !closure->attempts.cancelled;
 }

@@ -14,9 +14,6 @@ struct coxi_second {
     struct coxi_second *prev;
 };
 
-/* A call of `function` took `run_us`. */
-void coxi_straggler_sample(struct cox_function *function, uint32_t run_us);
-
 /* Begins second attempts of stragglers, and hands closures that are queued after them
  * to idle workers. Every COXI_TICK_MS. */
 void coxi_stragglers_tick(struct cox_coordinator *c);

@@ -6,11 +6,16 @@
 #include "common/module.h"
 #include "coordinator/coordinator.h"
 
+/* An average of that many samples counts. */
+enum { COXI_SAMPLES = 20 };
+
 struct cox_function {
     struct cox_module *module;
     uint16_t index;
     const char *name;
-    uint32_t n_samples; /* loop: of its running time, like the next field */
+
+    /* ---- the loop's own: how long its calls run (attempts.c) */
+    uint32_t n_samples; /* COXI_SAMPLES: or more */
     double average_us;
 };
 

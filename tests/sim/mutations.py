@@ -77,7 +77,7 @@ MUTATIONS = {
     "19": ("a ps that runs is not set back for a client that is started again", [
         ("ps/store.c", "take", "forget(store)", "(void)0")]),
     "20a": ("closures are dispatched while a ps is recovered", [
-        ("coordinator", "assign", "bool recovery = coxi_ps_recovering(c);", "bool recovery = false;")]),
+        ("coordinator", "assign", "bool recovery = atomic_load(&c->ps.under_way);", "bool recovery = false;")]),
     "20b": ("second attempts are begun while a ps is recovered", [
         ("coordinator", "coxi_stragglers_tick", "bool recovery = coxi_ps_recovering(c);", "bool recovery = false;")]),
     "21": ("the log's mark passes writes that are not done", [
