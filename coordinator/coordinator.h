@@ -24,18 +24,17 @@
  *
  * closures/:
  *
- *   schedule.c    schedules and joins, on user threads
+ *   schedule.c    schedules and joins, on user threads; gives out ids
  *   cancel.c      cancels a closure for its user
  *   fetch.c       fetches kept results for a user
  *   operation.c   changes that the client itself makes on the ps
- *   intake.c      gives closures and operations their ids
- *   closure.c     makes closures and changes their states
+ *   closure.c     makes closures and changes their states; queues of them
  *   gate.h        keeps the order of an older client's work
  *   closures.h    the closures that are not settled, and where they are
  *   future.h      the user's handle of a closure
  *   futures.c     waits for futures and reads their results
  *   callback.c    calls callbacks, on a thread of its own
- *   dispatch.c    a turn of the loop; assigns closures to workers (loop)
+ *   dispatch.c    a turn of the loop: assigns closures to workers, sends them (loop)
  *   attempts.c    handles the end of attempts (loop)
  *   settle.c      places closures in line, and settles them (loop)
  *   voiding.c     asks the ps before a closure ends that they may have (loop)
@@ -46,10 +45,7 @@
  *   losses.c      counts lost workers against closures (loop)
  *   watch.c       ends or reports closures that wait too long (loop)
  *   crew.c        passes events of workers on to their seats (loop)
- *   seat.c        the state that closures keep for a worker (loop)
- *   ahead.c       how many closures a worker has at hand (loop)
- *   send.c        messages about closures to a worker (loop)
- *   queue.c       queues of closures by priority
+ *   seat.c        the state that closures keep for a worker; how many it has at hand
  *   pool.c        finds the worker with the most room
  *
  * workers/:

@@ -26,6 +26,7 @@
 #include "coordinator/closures/closures.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
+#include "coordinator/closures/seat.h"
 #include "coordinator/recovery/recovery.h"
 #include "coordinator/workers/module.h"
 
@@ -236,7 +237,8 @@ static int describe_call(struct collection *all, struct coxi_closure *closure,
     head->args_at = all->args.len;
     head->cursor = closure->asked.cursor;
     head->priority = (int)closure->asked.priority;
-    head->only_worker = closure->asked.only_worker.number;
+    head->only_worker =
+        closure->asked.only != NULL ? closure->asked.only->worker->index + 1 : 0;
     head->timeout_ms = closure->asked.timeout_ms;
     if (r == 0) {
         r = coxi_inputs_export(closure, &all->args, &all->inputs, &n_inputs);

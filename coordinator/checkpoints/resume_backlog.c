@@ -24,10 +24,10 @@
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
 #include "coordinator/closures/operation.h"
-#include "coordinator/closures/queue.h"
 #include "coordinator/closures/settle.h"
 #include "coordinator/variables/content.h"
 #include "coordinator/variables/registry.h"
+#include "coordinator/workers/worker.h"
 #include "coordinator/workers/workers.h"
 
 /* ---- closures */
@@ -46,11 +46,11 @@ static int8_t priority_of(const struct coxi_backlog_head *head)
 static struct coxi_asked asked_of(const struct cox_coordinator *c,
                                   const struct coxi_backlog_head *head)
 {
-    bool is_there = head->only_worker <= c->workers->n;
+    bool is_there = head->only_worker > 0 && head->only_worker <= c->workers->n;
     return (struct coxi_asked){
         .cursor = head->cursor,
         .timeout_ms = (uint32_t)head->timeout_ms,
-        .only_worker = coxi_maybe_of_number(is_there ? (uint32_t)head->only_worker : 0),
+        .only = is_there ? c->workers->all[head->only_worker - 1]->seat : NULL,
         .priority = priority_of(head),
     };
 }

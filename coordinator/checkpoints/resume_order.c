@@ -14,7 +14,6 @@
 #include "coordinator/closures/closures.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/operation.h"
-#include "coordinator/closures/queue.h"
 #include "coordinator/closures/settle.h"
 #include "coordinator/workers/module.h"
 

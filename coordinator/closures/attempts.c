@@ -30,13 +30,12 @@
 #include "coordinator/base/ps_set.h"
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/closures.h"
+#include "coordinator/closures/dispatch.h"
 #include "coordinator/closures/futures.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
 #include "coordinator/closures/losses.h"
-#include "coordinator/closures/queue.h"
 #include "coordinator/closures/seat.h"
-#include "coordinator/closures/send.h"
 #include "coordinator/closures/settle.h"
 #include "coordinator/closures/stragglers.h"
 #include "coordinator/workers/module.h"
@@ -405,21 +404,6 @@ int coxi_attempts_done(struct coxi_worker *worker, const struct coxi_done *done,
 }
 
 /* ---- cancelling */
-
-void coxi_attempts_cancel_all(struct cox_coordinator *c)
-{
-    for (uint32_t i = 0; i < c->workers->n; i++) {
-        struct coxi_closure *closure = c->workers->all[i]->seat->in_flight.first;
-        for (; closure != NULL; closure = closure->next) {
-            closure->attempts.cancelled =
-                closure->attempts.cancelled ||
-                (closure->rerun == NULL && !closure->effect.applied &&
-                 !closure->older.inherited) ||
-                c->phase.closing || c->phase.fatal_handled;
-        }
-        coxi_send_recall_all(c->workers->all[i]->seat);
-    }
-}
 
 void coxi_attempts_cancel(struct coxi_closure *closure)
 {

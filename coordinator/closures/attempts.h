@@ -20,7 +20,4 @@ void coxi_attempts_crashed(struct coxi_seat *seat, const struct coxi_crashed *cr
 /* Cancels a closure: it ends at once, or when its worker has answered. */
 void coxi_attempts_cancel(struct coxi_closure *closure);
 
-/* Cancels all attempts of all workers, running ones too. */
-void coxi_attempts_cancel_all(struct cox_coordinator *c);
-
 #endif

@@ -1,4 +1,4 @@
-/* A closure: its parts and its states. */
+/* A closure: its parts and its states; and lists and queues of closures. */
 #ifndef COXI_COORDINATOR_CLOSURES_CLOSURE_H
 #define COXI_COORDINATOR_CLOSURES_CLOSURE_H
 
@@ -6,7 +6,6 @@
 #include <stddef.h>
 
 #include "coordinator/closures/future.h"
-#include "schema/maybe.h"
 
 /*
  * The states of a closure, and how it changes them:
@@ -51,8 +50,8 @@ struct coxi_asked {
     uint64_t cursor;
     /* How long an attempt may run; 0: for ever. */
     uint32_t timeout_ms;
-    /* The only worker that may run it; none: any may. */
-    struct coxi_maybe only_worker;
+    /* The only worker that may run it; NULL: any may. */
+    struct coxi_seat *only;
     int8_t priority;
 };
 
@@ -150,8 +149,8 @@ struct coxi_closure {
     struct coxi_effect effect;
     struct coxi_older older;
 
-    /* The worker that has its inputs, and on which alone it may then run. */
-    struct coxi_maybe home;
+    /* The worker that has its inputs, and on which alone it may then run; or NULL. */
+    struct coxi_seat *home;
     /* It no longer waits for the worker that has its inputs. */
     bool roams;
     /* cox_future_fetch: it has no step, and is done as soon as its only input is at the
@@ -193,5 +192,32 @@ int coxi_closure_new(struct cox_coordinator *c, const struct coxi_closure_spec *
 
 /* All changes of state happen here. Loop. */
 void coxi_closure_set(struct coxi_closure *closure, enum coxi_closure_state state);
+
+/* ---- lists of closures, and queues of them by priority: loop; all O(1) */
+
+struct coxi_list {
+    struct coxi_closure *first;
+    struct coxi_closure *last;
+    size_t n;
+};
+
+/* Sorted by priority; within a priority the oldest first. */
+enum { COXI_LEVELS = COX_PRIORITY_MAX - COX_PRIORITY_MIN + 1 };
+
+struct coxi_queue {
+    struct coxi_list levels[COXI_LEVELS];
+    size_t n;
+};
+
+void coxi_list_append(struct coxi_list *list, struct coxi_closure *closure);
+void coxi_list_remove(struct coxi_list *list, struct coxi_closure *closure);
+
+/* Puts a closure after (_prepend: before) all others of its priority. */
+void coxi_queue_append(struct coxi_queue *queue, struct coxi_closure *closure);
+void coxi_queue_prepend(struct coxi_queue *queue, struct coxi_closure *closure);
+void coxi_queue_remove(struct coxi_queue *queue, struct coxi_closure *closure);
+
+/* The oldest closure of the highest priority, or NULL. */
+struct coxi_closure *coxi_queue_first(const struct coxi_queue *queue);
 
 #endif

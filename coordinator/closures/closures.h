@@ -6,8 +6,8 @@
 #include "checkpoint/manifest.h"
 #include "common/patience.h"
 #include "common/window.h"
+#include "coordinator/closures/closure.h"
 #include "coordinator/closures/pool.h"
-#include "coordinator/closures/queue.h"
 
 struct coxi_input;
 struct coxi_kept;

@@ -13,10 +13,10 @@
 #include "coordinator/base/event.h"
 #include "coordinator/closures/attempts.h"
 #include "coordinator/closures/closures.h"
+#include "coordinator/closures/dispatch.h"
 #include "coordinator/closures/kept.h"
 #include "coordinator/closures/losses.h"
 #include "coordinator/closures/seat.h"
-#include "coordinator/closures/send.h"
 #include "coordinator/closures/settle.h"
 
 /* ---- reports to the user */

@@ -8,7 +8,7 @@
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/futures.h"
 #include "coordinator/closures/inputs.h"
-#include "coordinator/closures/intake.h"
+#include "coordinator/closures/schedule.h"
 
 /* Begins a closure that is done when the values that `source` keeps have come to the
  * client, and fails if they cannot come. */

@@ -34,7 +34,6 @@
 #include "coordinator/closures/futures.h"
 #include "coordinator/closures/inputs_internal.h"
 #include "coordinator/closures/kept.h"
-#include "coordinator/closures/queue.h"
 #include "coordinator/closures/seat.h"
 #include "coordinator/closures/settle.h"
 #include "coordinator/workers/module.h"
@@ -151,7 +150,7 @@ static bool is_at_home(const struct coxi_closure *closure,
 {
     const struct coxi_seat *seat =
         input->source != NULL ? coxi_kept_seat(input->source) : NULL;
-    return seat != NULL && coxi_maybe_is(closure->home, seat->worker->index);
+    return seat != NULL && seat == closure->home;
 }
 
 static int pack(struct coxi_closure *closure)
@@ -199,8 +198,7 @@ int coxi_inputs_collect(const struct coxi_closure *closure, uint32_t at,
 {
     size_t len_before = inputs->len;
     int r = 0;
-    for (size_t i = 0;
-         coxi_maybe_is_some(closure->home) && r == 0 && i < closure->inputs->n; i++) {
+    for (size_t i = 0; closure->home != NULL && r == 0 && i < closure->inputs->n; i++) {
         const struct coxi_input *item = &closure->inputs->items[i];
         if (is_at_home(closure, item)) {
             const struct coxi_kept_input input = {
@@ -245,8 +243,7 @@ static struct coxi_seat *choose_home(const struct coxi_closure *closure)
     for (size_t i = 0; i < closure->inputs->n; i++) {
         struct coxi_seat *seat = coxi_kept_seat(closure->inputs->items[i].source);
         bool may = seat != NULL && coxi_worker_takes_work(seat->worker) &&
-                   (!coxi_maybe_is_some(closure->asked.only_worker) ||
-                    coxi_maybe_is(closure->asked.only_worker, seat->worker->index));
+                   (closure->asked.only == NULL || closure->asked.only == seat);
         uint64_t bytes = may ? bytes_at(closure->inputs, seat) : 0;
         if (bytes > most) {
             most = bytes;
@@ -291,9 +288,7 @@ static void hang_on(struct coxi_closure *closure, struct coxi_input *input)
 static void place(struct coxi_closure *closure)
 {
     struct coxi_inputs *inputs = closure->inputs;
-    const struct coxi_seat *home = choose_home(closure);
-    closure->home =
-        home != NULL ? coxi_maybe_of(home->worker->index) : coxi_maybe_none();
+    closure->home = choose_home(closure);
     for (size_t i = 0; i < inputs->n; i++) {
         struct coxi_input *input = &inputs->items[i];
         if (!coxi_kept_is_here(input->source) && !is_at_home(closure, input)) {
@@ -384,7 +379,7 @@ void coxi_inputs_wait(struct coxi_closure *closure)
 
 void coxi_inputs_put_back(struct coxi_closure *closure)
 {
-    if (coxi_maybe_is_some(closure->home)) {
+    if (closure->home != NULL) {
         coxi_closure_set(closure, COXI_WAITING);
         place(closure);
     } else {

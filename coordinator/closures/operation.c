@@ -10,7 +10,7 @@
 #include "coordinator/base/replay_log.h"
 #include "coordinator/closures/closures.h"
 #include "coordinator/closures/dispatch.h"
-#include "coordinator/closures/intake.h"
+#include "coordinator/closures/schedule.h"
 
 struct coxi_operation *coxi_operation_new(struct cox_coordinator *c,
                                           struct coxi_closure_id id)

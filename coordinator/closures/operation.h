@@ -16,7 +16,7 @@
 #ifndef COXI_COORDINATOR_CLOSURES_OPERATION_H
 #define COXI_COORDINATOR_CLOSURES_OPERATION_H
 
-#include "coordinator/closures/intake.h"
+#include "coordinator/closures/schedule.h"
 
 struct coxi_replay_entry; /* base/replay_log.h */
 

@@ -23,7 +23,7 @@ int coxi_pool_reserve(struct coxi_pool *pool, uint32_t n_members)
         return coxi_error_memory("workers");
     }
     pool->heap = heap;
-    struct coxi_maybe *places = realloc(pool->places, n_members * sizeof(*places));
+    struct coxi_pool_place *places = realloc(pool->places, n_members * sizeof(*places));
     if (places == NULL) {
         return coxi_error_memory("workers");
     }
@@ -51,7 +51,7 @@ static bool is_before(const struct coxi_pool_entry *a, const struct coxi_pool_en
 static void put(struct coxi_pool *pool, uint32_t at, struct coxi_pool_entry entry)
 {
     pool->heap[at] = entry;
-    pool->places[entry.member] = coxi_maybe_of(at);
+    pool->places[entry.member] = (struct coxi_pool_place){at, true};
 }
 
 /* Puts `entry` where it belongs, above or below `at`, whose entry is overwritten. */
@@ -76,9 +76,9 @@ static void settle(struct coxi_pool *pool, uint32_t at, struct coxi_pool_entry e
 
 static void leave(struct coxi_pool *pool, uint32_t member)
 {
-    uint32_t at = coxi_maybe_index(pool->places[member]);
+    uint32_t at = pool->places[member].at;
     struct coxi_pool_entry last = pool->heap[--pool->n];
-    pool->places[member] = coxi_maybe_none();
+    pool->places[member].is_in = false;
     if (last.member != member) {
         settle(pool, at, last);
     }
@@ -87,12 +87,11 @@ static void leave(struct coxi_pool *pool, uint32_t member)
 void coxi_pool_set(struct coxi_pool *pool, uint32_t member, uint32_t held,
                    uint32_t capacity)
 {
-    struct coxi_maybe place = pool->places[member];
+    struct coxi_pool_place place = pool->places[member];
     if (held < capacity) {
         struct coxi_pool_entry entry = {member, held, capacity};
-        settle(pool, coxi_maybe_is_some(place) ? coxi_maybe_index(place) : pool->n++,
-               entry);
-    } else if (coxi_maybe_is_some(place)) {
+        settle(pool, place.is_in ? place.at : pool->n++, entry);
+    } else if (place.is_in) {
         leave(pool, member);
     }
 }

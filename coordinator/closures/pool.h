@@ -10,18 +10,22 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "schema/maybe.h"
-
 struct coxi_pool_entry {
     uint32_t member;
     uint32_t held;
     uint32_t capacity; /* more than held */
 };
 
+/* Where a member is in the heap; it is there while it has room. */
+struct coxi_pool_place {
+    uint32_t at;
+    bool is_in;
+};
+
 struct coxi_pool {
-    struct coxi_pool_entry *heap; /* members that have room, the least loaded first */
-    struct coxi_maybe *places;    /* by member: its place in the heap */
-    uint32_t n;                   /* in the heap */
+    struct coxi_pool_entry *heap;   /* members that have room, the least loaded first */
+    struct coxi_pool_place *places; /* by member */
+    uint32_t n;                     /* in the heap */
     uint32_t n_members;
 };
 

@@ -1,10 +1,13 @@
 /*
- * Scheduling and join, called by user threads. A closure goes through the intake to the
- * loop (dispatch.c) and comes back settled; both under c->lock.
+ * Scheduling and join, called by user threads. A closure goes through the intake, where
+ * it gets its id, to the loop (dispatch.c) and comes back settled; both under c->lock.
+ * Operations of the client (operation.c) go through the intake, too.
  *
  * An error is reported once: the first thread that notices it cancels everything, waits
  * until nothing runs, and returns the error.
  */
+#include "coordinator/closures/schedule.h"
+
 #include <assert.h>
 #include <stdlib.h>
 
@@ -13,17 +16,88 @@
 #include "coordinator/base/alive.h"
 #include "coordinator/base/packing.h"
 #include "coordinator/base/ps_set.h"
+#include "coordinator/base/replay_log.h"
 #include "coordinator/closures/callback.h"
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/closures.h"
 #include "coordinator/closures/futures.h"
 #include "coordinator/closures/gate.h"
 #include "coordinator/closures/inputs.h"
-#include "coordinator/closures/intake.h"
 #include "coordinator/closures/kept.h"
 #include "coordinator/workers/module.h"
+#include "coordinator/workers/worker.h"
 #include "coordinator/workers/workers.h"
 #include "net/ps_client.h"
+
+/* length of one wait; then the caller checks again */
+enum { ROOM_SLICE_MS = 1000 };
+
+/* ---- the intake */
+
+void coxi_intake_put(struct cox_coordinator *c, struct coxi_closure *closure)
+{
+    closure->future.id = coxi_closure_id(c->ids.next++);
+    if (atomic_load(&c->ids.first_closure) == 0) {
+        atomic_store(&c->ids.first_closure, closure->future.id.n);
+    }
+    coxi_list_append(&c->closures->intake.closures, closure);
+}
+
+void coxi_intake_put_operation(struct cox_coordinator *c,
+                               struct coxi_operation *operation)
+{
+    struct coxi_intake *intake = &c->closures->intake;
+    operation->id = coxi_closure_id(c->ids.next++);
+    operation->next = NULL;
+    if (intake->last_operation != NULL) {
+        intake->last_operation->next = operation;
+    } else {
+        intake->operations = operation;
+    }
+    intake->last_operation = operation;
+}
+
+/* True while no id may be given out, because the replay log is full until the next
+ * checkpoint, or because the ids would run too far ahead. */
+static bool is_full_of_ids(const struct cox_coordinator *c) COXI_REQUIRES(c->lock)
+{
+    return c->ids.next - c->ids.first_unsettled >= COXI_AHEAD_MAX ||
+           (c->replay_log != NULL &&
+            coxi_replay_log_is_full(c->replay_log, c->ids.next));
+}
+
+bool coxi_intake_is_full(const struct cox_coordinator *c)
+{
+    return c->life.n_waiting >= c->options.queue_max || is_full_of_ids(c);
+}
+
+void coxi_intake_wait(struct cox_coordinator *c)
+{
+    struct timespec slice = coxi_deadline(ROOM_SLICE_MS);
+    if (coxi_replay_log_is_full(c->replay_log, c->ids.next)) {
+        bool failed = c->saving.code != 0;
+        coxi_call_why_locked(
+            c, "the replay log is full, until a checkpoint is saved%s%.300s",
+            failed ? "; the last one failed: " : "", failed ? c->saving.text : "");
+    } else if (is_full_of_ids(c)) {
+        coxi_call_why_locked(c, "closure %llu must be settled first",
+                             (unsigned long long)c->ids.first_unsettled);
+    } else {
+        coxi_call_why_locked(c, "the queue is full, with %zu closure%s",
+                             c->life.n_waiting, coxi_s(c->life.n_waiting));
+    }
+    (void)coxi_wait_until(&c->life.room, &c->lock, &slice);
+}
+
+int coxi_intake_await_id(struct cox_coordinator *c)
+{
+    int r = coxi_check_alive_locked(c);
+    while (r == 0 && is_full_of_ids(c)) {
+        coxi_intake_wait(c);
+        r = coxi_check_alive_locked(c);
+    }
+    return r;
+}
 
 /* ---- errors of the whole run */
 
@@ -158,19 +232,21 @@ static int enqueue(struct cox_coordinator *c, struct coxi_closure *closure, bool
     return 0;
 }
 
-/* Checks `only_worker` of a call. Locks, because workers may be joining. */
-static int check_worker(struct cox_coordinator *c, struct coxi_maybe only_worker)
+/* Finds the only worker that may run a call, by `only_worker` of the call. Locks,
+ * because workers may be joining. */
+static int find_worker(struct cox_coordinator *c, uint32_t only_worker,
+                       struct coxi_seat **ret)
 {
-    if (!coxi_maybe_is_some(only_worker)) {
-        return 0;
-    }
+    struct coxi_maybe worker = coxi_maybe_of_number(only_worker);
     coxi_lock(&c->lock);
     uint32_t n = c->workers->n;
+    if (only_worker <= n) {
+        *ret = c->workers->all[coxi_maybe_index(worker)]->seat;
+    }
     coxi_unlock(&c->lock);
-    return only_worker.number <= n
-               ? 0
-               : coxi_error(COX_EINVAL, "a call is for worker %u of %u",
-                            coxi_maybe_index(only_worker), n);
+    return only_worker <= n ? 0
+                            : coxi_error(COX_EINVAL, "a call is for worker %u of %u",
+                                         coxi_maybe_index(worker), n);
 }
 
 /* Makes the closure of a call, with its arguments, in no list; `held`: the user will
@@ -181,18 +257,18 @@ static int closure_new(struct cox_coordinator *c, struct cox_function *function,
 {
     struct coxi_closure_spec spec = {.function = function};
     struct coxi_closure *closure = NULL;
+    struct coxi_seat *only = NULL;
     struct cox_call known;
     int r = coxi_packing_check(call, &known, &spec.args_len);
-    if (r == 0) {
-        r = check_worker(c, coxi_maybe_of_number(known.only_worker));
+    if (r == 0 && known.only_worker != 0) {
+        r = find_worker(c, known.only_worker, &only);
     }
     if (r == 0 && known.n_inputs > 0) {
         r = coxi_inputs_new(c, known.inputs, known.n_inputs, &spec.inputs);
     }
     if (r == 0) {
         spec.asked = (struct coxi_asked){known.cursor, coxi_packing_timeout(c, &known),
-                                         coxi_maybe_of_number(known.only_worker),
-                                         (int8_t)known.priority};
+                                         only, (int8_t)known.priority};
         r = coxi_closure_new(c, &spec, &closure);
     }
     if (r != 0) {

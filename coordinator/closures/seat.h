@@ -2,16 +2,23 @@
  * A seat: the state that closures keep for a worker, one for each, from the moment that
  * the worker is known until it is freed. It has the closures that the worker has, the
  * closures that wait for this worker alone, the dispatch that is being collected, the
- * worker's speed, and the results that it keeps. All on the loop.
+ * worker's speed, by which it gets closures in advance, and the results that it keeps.
+ * All on the loop.
  */
 #ifndef COXI_COORDINATOR_CLOSURES_SEAT_H
 #define COXI_COORDINATOR_CLOSURES_SEAT_H
 
-#include "coordinator/closures/ahead.h"
+#include "common/least.h"
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/closures.h"
-#include "coordinator/closures/queue.h"
 #include "coordinator/workers/worker.h"
+
+/* Round-trip times to and from a worker. */
+struct coxi_ways {
+    struct coxi_least client_us; /* from the client to the worker */
+    /* from the worker to the ps, until commits are acknowledged; 0: not known */
+    double ps_us;
+};
 
 struct coxi_seat {
     struct cox_coordinator *c;
@@ -39,7 +46,7 @@ struct coxi_seat {
     double average_us; /* running time of its closures; 0: not known */
     struct coxi_ways ways;
 
-    /* ---- the dispatch that is being made (send.c) */
+    /* ---- the dispatch that is being made (dispatch.c) */
     struct coxi_buffer heads;
     struct coxi_buffer args;
     size_t args_expected;      /* bytes, the next time that arguments are collected */
@@ -80,5 +87,21 @@ void coxi_seat_take(struct coxi_seat *seat, struct coxi_closure *closure);
 void coxi_seat_let_go(struct coxi_seat *seat, struct coxi_closure *closure);
 void coxi_seat_take_second(struct coxi_seat *seat);
 void coxi_seat_let_go_second(struct coxi_seat *seat);
+
+/* ---- how many closures a worker should have at hand */
+
+/* Measures the ways with `done`, which the worker has just sent. */
+void coxi_ways_note(struct coxi_ways *ways, const struct coxi_done *done);
+
+/* The sum of both; 0: not known. */
+double coxi_ways_us(const struct coxi_ways *ways);
+
+/*
+ * How many closures of `average_us` (0: not known) a slot should have at hand besides
+ * the one that it runs. A closure counts as the worker's from its dispatch until its
+ * commits are acknowledged and the client knows of it; closures on the way therefore
+ * come on top of some work at hand.
+ */
+size_t coxi_ahead(double average_us, double ways_us);
 
 #endif

@@ -25,7 +25,6 @@
 #include "coordinator/closures/futures.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
-#include "coordinator/closures/queue.h"
 #include "coordinator/closures/seat.h"
 #include "coordinator/workers/module.h"
 
@@ -34,11 +33,7 @@
 /* The only worker that may run the closure, or that has its inputs; or NULL. */
 static struct coxi_seat *owner_of(const struct coxi_closure *closure)
 {
-    struct coxi_maybe owner =
-        coxi_maybe_is_some(closure->home) ? closure->home : closure->asked.only_worker;
-    return coxi_maybe_is_some(owner)
-               ? closure->future.c->workers->all[coxi_maybe_index(owner)]->seat
-               : NULL;
+    return closure->home != NULL ? closure->home : closure->asked.only;
 }
 
 /* The queue in which the closure stands: of the only worker that may run it, or of
@@ -344,7 +339,7 @@ void coxi_closures_leave_home(struct coxi_seat *seat)
         for (struct coxi_closure *closure = seat->queue.levels[i].first;
              closure != NULL;) {
             struct coxi_closure *next = closure->next;
-            if (coxi_maybe_is_some(closure->home)) {
+            if (closure->home != NULL) {
                 closure->roams = true;
                 coxi_closure_dequeue(closure);
                 coxi_inputs_put_back(closure);

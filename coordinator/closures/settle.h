@@ -3,8 +3,8 @@
 #define COXI_COORDINATOR_CLOSURES_SETTLE_H
 
 #include "coordinator/base/replay_log.h"
+#include "coordinator/closures/closure.h"
 #include "coordinator/closures/closures.h"
-#include "coordinator/closures/queue.h"
 #include "coordinator/closures/voiding.h"
 #include "coordinator/coordinator.h"
 

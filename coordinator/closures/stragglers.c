@@ -24,8 +24,8 @@
 #include "coordinator/base/ps_set.h"
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/closures.h"
+#include "coordinator/closures/dispatch.h"
 #include "coordinator/closures/seat.h"
-#include "coordinator/closures/send.h"
 #include "coordinator/workers/module.h"
 
 enum {
@@ -44,8 +44,8 @@ static bool is_straggler(const struct coxi_closure *closure, uint64_t ran_ms)
     }
     return closure->future.c->options.speculate >= 0 &&
            function->n_samples == COXI_SAMPLES && (double)ran_ms * 1000 > limit_us &&
-           closure->second == NULL && !coxi_maybe_is_some(closure->asked.only_worker) &&
-           !coxi_maybe_is_some(closure->home) && !closure->attempts.cancelled;
+           closure->second == NULL && closure->asked.only == NULL &&
+           closure->home == NULL && !closure->attempts.cancelled;
 }
 
 /* ---- second attempts */
@@ -166,8 +166,7 @@ static size_t call_back(struct coxi_seat *seat, size_t n)
     size_t n_may = seat->in_flight.n - seat->worker->slots;
     size_t n_called = 0;
     for (size_t i = 0; i < n_may && n_called < n; i++, closure = closure->prev) {
-        if (!closure->attempts.called_back &&
-            !coxi_maybe_is_some(closure->asked.only_worker)) {
+        if (!closure->attempts.called_back && closure->asked.only == NULL) {
             closure->attempts.called_back = true;
             coxi_send_recall(seat, closure->future.id, closure->attempts.current,
                              false);

@@ -350,11 +350,13 @@ static int grow(struct cox_coordinator *c)
     if (workers->n < workers->capacity) {
         return 0;
     }
+    coxi_lock(&c->lock); /* other threads read it */
     struct coxi_worker **all = realloc(workers->all, n * sizeof(*all));
+    workers->all = all != NULL ? all : workers->all;
+    coxi_unlock(&c->lock);
     if (all == NULL) {
         return coxi_error_memory("workers");
     }
-    workers->all = all;
     workers->capacity = n;
     return 0;
 }
@@ -379,8 +381,8 @@ int coxi_worker_add(struct cox_coordinator *c, const char *url, const char *name
         free(worker);
         return r;
     }
-    c->workers->all[c->workers->n] = worker;
     coxi_lock(&c->lock);
+    c->workers->all[c->workers->n] = worker;
     c->workers->n++;
     c->workers->n_untried += name == NULL;
     coxi_unlock(&c->lock);

@@ -16,8 +16,8 @@ struct coxi_workers {
     atomic_size_t n_conns;  /* connections that exist in some state */
 
     /* ---- used by the loop */
-    struct coxi_worker **all; /* by index */
-    uint32_t n;               /* changed by the loop, with c->lock */
+    struct coxi_worker **all; /* by index; changed by the loop, with c->lock */
+    uint32_t n;               /* changed in the same way */
     uint32_t capacity;
     struct coxi_cut *cuts; /* ps that no worker reaches (reach.c); or NULL */
     uint32_t n_local;      /* connections that have a thread (conn.c) */

@@ -1,5 +1,5 @@
 /* How many closures a worker gets in advance: enough for its round trips, too. */
-#include "coordinator/closures/ahead.h"
+#include "coordinator/closures/seat.h"
 
 #include "common/clock.h"
 #include "tests/coordinator/fake_worker.h"

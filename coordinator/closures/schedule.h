@@ -1,7 +1,7 @@
-/* The intake: here closures and the client's own operations get their ids, in order,
- * and wait for the loop. Any thread. */
-#ifndef COXI_COORDINATOR_CLOSURES_INTAKE_H
-#define COXI_COORDINATOR_CLOSURES_INTAKE_H
+/* The intake, the way of closures and of the client's own operations to the loop: here
+ * they get their ids, in order, and wait for the loop. Any thread. */
+#ifndef COXI_COORDINATOR_CLOSURES_SCHEDULE_H
+#define COXI_COORDINATOR_CLOSURES_SCHEDULE_H
 
 #include "common/sync.h"
 #include "coordinator/coordinator.h"
