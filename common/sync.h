@@ -1,13 +1,15 @@
 /*
- * Locks and condition variables as this project uses them: deadlines are monotonic; a
- * failed initialization is lack of memory; the compiler knows the locks
- * (common/guarded.h).
+ * Locks and waits as this project uses them: deadlines are monotonic; a failed
+ * initialization is lack of memory; the compiler knows the locks (common/guarded.h); a
+ * wait that lasts is reported; and a thread may look for a while before it sleeps.
  */
 #ifndef COXI_COMMON_SYNC_H
 #define COXI_COMMON_SYNC_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "common/clock.h"
 #include "common/guarded.h"
@@ -139,6 +141,106 @@ static inline void coxi_wait_for_end(pthread_cond_t *cond, struct coxi_mutex *lo
 {
     (void)pthread_cond_wait(cond, &lock->mutex);
 }
+
+/* ---- waits that may last */
+
+/*
+ * Patience with a wait that may last: tells the waiting code when to say what it waits
+ * for, first after 10 s, then at longer intervals. A zeroed struct is a wait that
+ * begins.
+ *
+ *     struct coxi_patience patience = {0};
+ *     while (!there) {
+ *         if (coxi_patience_wait(&patience, &changed, &lock)) {
+ *             ... say it ...
+ *         }
+ *     }
+ *
+ * One thread at a time.
+ */
+enum { COXI_PATIENCE_MS = 10000 };
+
+/* COXI_PATIENCE_MS for waits that begin now; tests shorten it. */
+extern atomic_uint coxi_patience_ms;
+
+struct coxi_patience {
+    uint64_t since_ms; /* the first look */
+    uint64_t next_ms;  /* when to say it next */
+    bool ended;
+};
+
+/* True 10 s after the first look, then 20, 40, 80 ... s after it: tell what the thread
+ * waits for. `now_ms` is coxi_now_ms(). */
+static inline bool coxi_patience_ends(struct coxi_patience *patience, uint64_t now_ms)
+{
+    if (patience->since_ms == 0) {
+        patience->since_ms = now_ms;
+        patience->next_ms = now_ms + atomic_load(&coxi_patience_ms);
+    }
+    if (now_ms < patience->next_ms) {
+        return false;
+    }
+    patience->next_ms = now_ms + (now_ms - patience->since_ms);
+    patience->ended = true;
+    return true;
+}
+
+/* True if patience has ended at least once: the wait was reported. */
+static inline bool coxi_patience_has_ended(const struct coxi_patience *patience)
+{
+    return patience->ended;
+}
+
+/* The duration of the wait so far, in seconds. */
+static inline uint64_t coxi_patience_seconds(const struct coxi_patience *patience,
+                                             uint64_t now_ms)
+{
+    return patience->since_ms == 0 ? 0 : (now_ms - patience->since_ms) / 1000;
+}
+
+/* Waits once, at most until patience ends. True: it has ended, say what is waited for.
+ * Unlocks meanwhile. */
+static inline bool coxi_patience_wait(struct coxi_patience *patience,
+                                      pthread_cond_t *cond, struct coxi_mutex *lock)
+    COXI_REQUIRES(lock)
+{
+    uint64_t now_ms = coxi_now_ms();
+    if (coxi_patience_ends(patience, now_ms)) {
+        return true;
+    }
+    uint64_t left_ms = patience->next_ms - now_ms;
+    struct timespec until =
+        coxi_deadline(left_ms < INT32_MAX ? (int)left_ms : INT32_MAX);
+    return !coxi_wait_until(cond, lock, &until) &&
+           coxi_patience_ends(patience, coxi_now_ms());
+}
+
+/* ---- a look before a sleep */
+
+/*
+ * Lets a thread look for something that is about to come, before it sleeps until it has
+ * come. If it comes sooner than a sleep and a wake-up take, the look saves both. The
+ * time of a look follows the success of earlier looks: it grows while they find
+ * something. If they find nothing, it shrinks to 0; then only one look in 64 is made.
+ *
+ * One thread at a time for each struct. Zeroed: it has not looked yet.
+ */
+struct coxi_linger {
+    uint32_t ns; /* duration of the next look */
+    uint32_t n;  /* looks asked for while `ns` is 0 */
+};
+
+/* The duration of the first look, and the most. */
+struct coxi_linger_limits {
+    uint32_t first_ns;
+    uint32_t most_ns;
+    bool yields; /* lets other threads have the core between looks */
+};
+
+/* Calls `have` again and again; true when it returns true. False: it did not come in
+ * time. */
+bool coxi_linger(struct coxi_linger *linger, const struct coxi_linger_limits *limits,
+                 bool (*have)(void *arg), void *arg);
 
 /* ---- threads */
 

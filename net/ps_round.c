@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "common/error.h"
-#include "common/linger.h"
 #include "common/loop.h"
 #include "common/sync.h"
 

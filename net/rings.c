@@ -33,8 +33,8 @@
 #include <unistd.h>
 
 #include "common/error.h"
-#include "common/linger.h"
 #include "common/rand.h"
+#include "common/sync.h"
 
 enum {
     HEAD = 4096, /* bytes before the rings: a page */

@@ -7,7 +7,6 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/log.h"
-#include "common/patience.h"
 #include "common/sync.h"
 
 /* ---- answers */

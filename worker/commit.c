@@ -17,7 +17,6 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/log.h"
-#include "common/patience.h"
 #include "common/sync.h"
 #include "worker/overflow.h"
 

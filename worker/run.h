@@ -13,7 +13,7 @@
 #include <stdatomic.h>
 
 #include "common/buffer.h"
-#include "common/least.h"
+#include "common/clock.h"
 #include "common/loop.h"
 #include "common/sync.h"
 #include "net/message.h"

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/patience.h"
+#include "common/sync.h"
 #include "schema/maybe.h"
 
 struct cox_coordinator;

@@ -7,7 +7,6 @@
 #include <stdint.h>
 
 #include "checkpoint/checkpoints.h"
-#include "common/patience.h"
 #include "common/sync.h"
 #include "coxswain/coxswain.h"
 

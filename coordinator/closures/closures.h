@@ -4,7 +4,7 @@
 #define COXI_COORDINATOR_CLOSURES_CLOSURES_H
 
 #include "checkpoint/manifest.h"
-#include "common/patience.h"
+#include "common/sync.h"
 #include "common/window.h"
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/pool.h"

@@ -8,7 +8,7 @@
 #ifndef COXI_COORDINATOR_CLOSURES_SEAT_H
 #define COXI_COORDINATOR_CLOSURES_SEAT_H
 
-#include "common/least.h"
+#include "common/clock.h"
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/closures.h"
 #include "coordinator/workers/worker.h"

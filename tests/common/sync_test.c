@@ -121,3 +121,112 @@ TEST(time_goes_forward)
     uint64_t ms = coxi_now_ms();
     assert_true(ms >= last / 1000000 && ms < last / 1000000 + 60000);
 }
+
+/* ---- patience */
+
+TEST(a_wait_says_so_after_10_s_and_then_ever_more_seldom)
+{
+    struct coxi_patience patience = {0};
+    uint64_t said[8];
+    size_t n = 0;
+    for (uint64_t now_ms = 1000; now_ms <= 101000; now_ms += 100) {
+        if (coxi_patience_ends(&patience, now_ms)) {
+            said[n++] = coxi_patience_seconds(&patience, now_ms);
+        }
+    }
+    assert_int_equal(4, n);
+    assert_int_equal(10, said[0]);
+    assert_int_equal(20, said[1]);
+    assert_int_equal(40, said[2]);
+    assert_int_equal(80, said[3]);
+}
+
+TEST(a_wait_that_has_not_begun_has_lasted_no_time)
+{
+    struct coxi_patience patience = {0};
+    assert_int_equal(0, coxi_patience_seconds(&patience, 5000));
+}
+
+TEST(a_wait_that_nobody_ends_ends_with_patience)
+{
+    struct coxi_mutex lock = COXI_MUTEX_INIT;
+    struct coxi_patience patience = {0};
+    pthread_cond_t never;
+    unsigned before = atomic_exchange(&coxi_patience_ms, 30);
+    coxi_cond_init(&never);
+    uint64_t start_ms = coxi_now_ms();
+    uint64_t latest_ms = start_ms + 8000;
+    coxi_lock(&lock);
+    bool ended = false;
+    while (!ended && coxi_now_ms() < latest_ms) { /* it may wake for nothing */
+        ended = coxi_patience_wait(&patience, &never, &lock);
+    }
+    coxi_unlock(&lock);
+    assert_true(ended);
+    assert_true(coxi_patience_has_ended(&patience));
+    assert_true(coxi_now_ms() - start_ms >= 30);
+    (void)pthread_cond_destroy(&never);
+    atomic_store(&coxi_patience_ms, before);
+}
+
+/* ---- polls before a sleep */
+
+static const struct coxi_linger_limits limits = {1000, 4000, true};
+
+struct looked {
+    int n;
+    int found_at; /* 0: never */
+};
+
+static bool look(void *arg)
+{
+    struct looked *looked = arg;
+    looked->n++;
+    return looked->found_at != 0 && looked->n >= looked->found_at;
+}
+
+TEST(linger_finds_what_is_there_with_one_look)
+{
+    struct coxi_linger linger = {0};
+    struct looked looked = {.found_at = 1};
+    assert_true(coxi_linger(&linger, &limits, look, &looked));
+    assert_int_equal(1, looked.n);
+}
+
+/* The second poll succeeds even on a slow machine. */
+TEST(linger_waits_for_what_comes_soon)
+{
+    struct coxi_linger linger = {0};
+    const struct coxi_linger_limits patient = {UINT32_MAX, UINT32_MAX, true};
+    struct looked looked = {.found_at = 3};
+    assert_true(coxi_linger(&linger, &patient, look, &looked));
+    assert_int_equal(3, looked.n);
+}
+
+TEST(linger_looks_longer_while_that_helps_but_not_without_end)
+{
+    struct coxi_linger linger = {0};
+    for (int i = 0; i < 10; i++) {
+        struct looked looked = {.found_at = 1};
+        assert_true(coxi_linger(&linger, &limits, look, &looked));
+        assert_true(linger.ns <= limits.most_ns);
+    }
+    assert_int_equal(limits.most_ns, linger.ns);
+}
+
+TEST(linger_that_finds_nothing_looks_once_in_64_times)
+{
+    struct coxi_linger linger = {0};
+    struct looked looked = {0};
+    int n_looks = 0;
+    while (linger.n < 1 || linger.ns > 0) { /* the first ones grow shorter */
+        assert_false(coxi_linger(&linger, &limits, look, &looked));
+    }
+    for (int i = 0; i < 128; i++) {
+        int before = looked.n;
+        linger.ns = 0; /* as after a look that was long enough in vain */
+        assert_false(coxi_linger(&linger, &limits, look, &looked));
+        n_looks += looked.n > before;
+    }
+    assert_int_equal(2, n_looks);
+}

@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include "common/error.h"
-#include "common/linger.h"
 #include "common/rand.h"
 #include "common/sync.h"
 #include "tests/sim/sched.h"
@@ -85,6 +84,8 @@ int __wrap_sched_yield(void)
     sim_yield();
     return 0;
 }
+
+atomic_uint coxi_patience_ms = COXI_PATIENCE_MS;
 
 /* Gives other fibers a few turns while it polls, because virtual time does not pass
  * during a poll. */

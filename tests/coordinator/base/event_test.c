@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/patience.h"
+#include "common/sync.h"
 #include "coordinator/base/event.h"
 #include "coordinator/coordinator.h"
 #include "tests/coordinator/crew.h"

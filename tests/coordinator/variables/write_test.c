@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "checkpoint/manifest.h"
-#include "common/patience.h"
+#include "common/sync.h"
 #include "coordinator/closures/closures.h"
 #include "coordinator/coordinator.h"
 #include "tests/coordinator/crew.h"
