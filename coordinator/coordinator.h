@@ -28,9 +28,9 @@
  *   cancel.c      cancels a closure for its user
  *   fetch.c       fetches kept results for a user
  *   operation.c   changes that the client itself makes on the ps
- *   closure.c     makes closures and changes their states; queues of them
+ *   closure.c     makes closures and changes their states; queues of them, and all that
+ *               are not settled
  *   gate.h        keeps the order of an older client's work
- *   closures.h    the closures that are not settled, and where they are
  *   future.h      the user's handle of a closure
  *   futures.c     waits for futures and reads their results
  *   callback.c    calls callbacks, on a thread of its own
@@ -181,7 +181,7 @@ struct cox_coordinator {
     struct coxi_workers *workers; /* workers/worker.h */
     struct coxi_modules *modules; /* workers/module.h; lives as long as futures do */
     struct coxi_resources *resources; /* workers/resource.h */
-    struct coxi_closures *closures;   /* closures/closures.h; so does this */
+    struct coxi_closures *closures;   /* closures/closure.h; so does this */
     struct coxi_registry *registry;   /* variables/registry.h */
 };
 

@@ -22,7 +22,7 @@
 #include "coordinator/checkpoints/save.h"
 #include "coordinator/checkpoints/trigger.h"
 #include "coordinator/closures/callback.h"
-#include "coordinator/closures/closures.h"
+#include "coordinator/closures/closure.h"
 #include "coordinator/closures/crew.h"
 #include "coordinator/closures/dispatch.h"
 #include "coordinator/closures/futures.h"

@@ -23,7 +23,6 @@
 #include "coordinator/base/ps_set.h"
 #include "coordinator/base/replay_log.h"
 #include "coordinator/closures/closure.h"
-#include "coordinator/closures/closures.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
 #include "coordinator/closures/seat.h"

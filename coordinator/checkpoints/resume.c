@@ -16,7 +16,7 @@
 #include "common/structs.h"
 #include "common/sync.h"
 #include "coordinator/base/event.h"
-#include "coordinator/closures/closures.h"
+#include "coordinator/closures/closure.h"
 #include "coordinator/recovery/recovery.h"
 #include "coordinator/variables/partition.h"
 #include "coordinator/variables/registry.h"

@@ -19,7 +19,6 @@
 #include "coordinator/base/replay_log.h"
 #include "coordinator/checkpoints/resume_internal.h"
 #include "coordinator/closures/closure.h"
-#include "coordinator/closures/closures.h"
 #include "coordinator/closures/futures.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"

@@ -41,7 +41,7 @@
 
 #include "checkpoint/backlog.h"
 #include "coordinator/checkpoints/resume.h"
-#include "coordinator/closures/closures.h"
+#include "coordinator/closures/closure.h"
 #include "coordinator/closures/gate.h"
 #include "coordinator/closures/operation.h"
 #include "coordinator/workers/module.h"

@@ -11,7 +11,6 @@
 #include "coordinator/base/replay_log.h"
 #include "coordinator/checkpoints/resume_internal.h"
 #include "coordinator/closures/closure.h"
-#include "coordinator/closures/closures.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/operation.h"
 #include "coordinator/closures/settle.h"

@@ -19,7 +19,6 @@
 #include "common/sync.h"
 #include "coordinator/base/call.h"
 #include "coordinator/closures/closure.h"
-#include "coordinator/closures/closures.h"
 #include "coordinator/closures/futures.h"
 #include "coordinator/closures/kept.h"
 

@@ -5,7 +5,6 @@
 #include "common/sync.h"
 #include "coordinator/closures/attempts.h"
 #include "coordinator/closures/closure.h"
-#include "coordinator/closures/closures.h"
 #include "coordinator/closures/dispatch.h"
 #include "coordinator/closures/futures.h"
 

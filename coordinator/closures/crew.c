@@ -12,7 +12,7 @@
 #include "common/sync.h"
 #include "coordinator/base/event.h"
 #include "coordinator/closures/attempts.h"
-#include "coordinator/closures/closures.h"
+#include "coordinator/closures/closure.h"
 #include "coordinator/closures/dispatch.h"
 #include "coordinator/closures/kept.h"
 #include "coordinator/closures/losses.h"

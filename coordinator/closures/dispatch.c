@@ -17,7 +17,6 @@
 #include "coordinator/base/alive.h"
 #include "coordinator/base/ps_set.h"
 #include "coordinator/closures/closure.h"
-#include "coordinator/closures/closures.h"
 #include "coordinator/closures/gate.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"

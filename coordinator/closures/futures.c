@@ -23,7 +23,6 @@
 #include "common/sync.h"
 #include "coordinator/closures/callback.h"
 #include "coordinator/closures/closure.h"
-#include "coordinator/closures/closures.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
 #include "coordinator/workers/module.h"

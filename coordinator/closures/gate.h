@@ -12,7 +12,6 @@
 
 #include "common/sync.h"
 #include "coordinator/closures/closure.h"
-#include "coordinator/closures/closures.h"
 
 struct coxi_gate {
     /* See the functions below with the same names. */

@@ -30,7 +30,6 @@
 #include "common/error.h"
 #include "common/sync.h"
 #include "coordinator/closures/closure.h"
-#include "coordinator/closures/closures.h"
 #include "coordinator/closures/futures.h"
 #include "coordinator/closures/inputs_internal.h"
 #include "coordinator/closures/kept.h"

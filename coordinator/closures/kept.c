@@ -21,7 +21,6 @@
 #include "common/sync.h"
 #include "coordinator/base/event.h"
 #include "coordinator/closures/closure.h"
-#include "coordinator/closures/closures.h"
 #include "coordinator/closures/futures.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/seat.h"

@@ -18,7 +18,7 @@
 #ifndef COXI_COORDINATOR_CLOSURES_KEPT_H
 #define COXI_COORDINATOR_CLOSURES_KEPT_H
 
-#include "coordinator/closures/closures.h"
+#include "coordinator/closures/closure.h"
 #include "coordinator/coordinator.h"
 
 enum { COXI_LINEAGE_MAX = 100 };

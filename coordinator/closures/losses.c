@@ -20,7 +20,6 @@
 
 #include "coordinator/base/ps_set.h"
 #include "coordinator/closures/closure.h"
-#include "coordinator/closures/closures.h"
 #include "coordinator/closures/settle.h"
 #include "coordinator/workers/reach.h"
 #include "net/ps_client.h"

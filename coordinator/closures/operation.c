@@ -8,7 +8,7 @@
 #include "common/sync.h"
 #include "coordinator/base/alive.h"
 #include "coordinator/base/replay_log.h"
-#include "coordinator/closures/closures.h"
+#include "coordinator/closures/closure.h"
 #include "coordinator/closures/dispatch.h"
 #include "coordinator/closures/schedule.h"
 

@@ -19,7 +19,6 @@
 #include "coordinator/base/replay_log.h"
 #include "coordinator/closures/callback.h"
 #include "coordinator/closures/closure.h"
-#include "coordinator/closures/closures.h"
 #include "coordinator/closures/futures.h"
 #include "coordinator/closures/gate.h"
 #include "coordinator/closures/inputs.h"

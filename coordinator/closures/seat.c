@@ -12,7 +12,6 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "coordinator/closures/closure.h"
-#include "coordinator/closures/closures.h"
 
 enum {
     AHEAD_US = 2000,     /* work that a worker should have at hand */

@@ -10,7 +10,6 @@
 
 #include "common/clock.h"
 #include "coordinator/closures/closure.h"
-#include "coordinator/closures/closures.h"
 #include "coordinator/workers/worker.h"
 
 /* Round-trip times to and from a worker. */

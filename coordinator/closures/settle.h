@@ -4,7 +4,6 @@
 
 #include "coordinator/base/replay_log.h"
 #include "coordinator/closures/closure.h"
-#include "coordinator/closures/closures.h"
 #include "coordinator/closures/voiding.h"
 #include "coordinator/coordinator.h"
 

@@ -23,7 +23,6 @@
 #include "coordinator/base/event.h"
 #include "coordinator/base/ps_set.h"
 #include "coordinator/closures/closure.h"
-#include "coordinator/closures/closures.h"
 #include "coordinator/closures/dispatch.h"
 #include "coordinator/closures/seat.h"
 #include "coordinator/workers/module.h"

@@ -40,7 +40,6 @@
 #include "common/error.h"
 #include "coordinator/base/ps_set.h"
 #include "coordinator/closures/closure.h"
-#include "coordinator/closures/closures.h"
 #include "coordinator/closures/settle.h"
 #include "coordinator/closures/tally.h"
 #include "net/ps_client.h"

@@ -15,7 +15,6 @@
 #include "coordinator/base/event.h"
 #include "coordinator/base/ps_set.h"
 #include "coordinator/closures/closure.h"
-#include "coordinator/closures/closures.h"
 #include "coordinator/closures/gate.h"
 #include "coordinator/closures/losses.h"
 #include "coordinator/closures/seat.h"

@@ -35,7 +35,6 @@
 #include "coordinator/base/event.h"
 #include "coordinator/base/ps_set.h"
 #include "coordinator/closures/closure.h"
-#include "coordinator/closures/closures.h"
 #include "coordinator/closures/settle.h"
 #include "coordinator/workers/resource.h"
 #include "net/ps_client.h"

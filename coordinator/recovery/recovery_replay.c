@@ -12,7 +12,6 @@
 #include "coordinator/base/ps_set.h"
 #include "coordinator/closures/attempts.h"
 #include "coordinator/closures/closure.h"
-#include "coordinator/closures/closures.h"
 #include "coordinator/closures/futures.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"

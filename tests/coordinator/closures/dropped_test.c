@@ -1,5 +1,5 @@
 /* The client tells a worker to drop kept results that nobody needs any more. */
-#include "coordinator/closures/closures.h"
+#include "coordinator/closures/closure.h"
 #include "coordinator/closures/kept.h"
 #include "coordinator/closures/seat.h"
 #include "schema/limits.h"

@@ -8,7 +8,7 @@
 
 #include "checkpoint/manifest.h"
 #include "common/sync.h"
-#include "coordinator/closures/closures.h"
+#include "coordinator/closures/closure.h"
 #include "coordinator/coordinator.h"
 #include "tests/coordinator/crew.h"
 #include "tests/coordinator/diary.h"
