@@ -3,6 +3,9 @@
  * are in a short list (as many as there are threads): they get their marks only when
  * they were applied.
  *
+ * Similar closures have equal marks, so the mark of the closure before is looked at
+ * first. Uses of that one are counted here.
+ *
  * Cost: begin and end O(ps touched by all segments of the closure); advance O(ids
  * passed); a list O(ids and segments above the watermark); memory: 8 bytes for each id
  * between the watermark and the highest closure seen, and the marks.
@@ -32,6 +35,14 @@ struct entry {
     uint32_t fence; /* attempts up to this one are refused */
 };
 
+/* The last mark that was made of a first segment, and likely the next closure's, too.
+ * The set holds a use of it, and counts the other uses here. */
+struct recent {
+    uint32_t mark;
+    struct coxi_segment segment; /* the only one of the mark */
+    int64_t n_uses;              /* begun since, less those that ended */
+};
+
 struct coxi_applied {
     struct coxi_mutex lock; /* leaf */
     pthread_cond_t ended;
@@ -42,6 +53,7 @@ struct coxi_applied {
     struct entry *ring COXI_GUARDED_BY(lock);
     size_t capacity COXI_GUARDED_BY(lock);
     struct coxi_marks *marks COXI_GUARDED_BY(lock);
+    struct recent recent COXI_GUARDED_BY(lock);
     struct open_commit open[OPEN_MAX] COXI_GUARDED_BY(lock);
     size_t n_open COXI_GUARDED_BY(lock);
 };
@@ -126,6 +138,61 @@ static const struct entry *known(struct coxi_applied *applied, uint64_t closure)
                : NULL;
 }
 
+/* ---- uses of marks */
+
+static bool is_same(const struct coxi_segment *a, const struct coxi_segment *b)
+{
+    return a->segment == b->segment && a->last == b->last &&
+           a->n_touched == b->n_touched &&
+           (a->n_touched == 0 ||
+            memcmp(a->touched, b->touched, a->n_touched * sizeof(*a->touched)) == 0);
+}
+
+static void set_recent(struct coxi_applied *applied, uint32_t mark)
+    COXI_REQUIRES(applied->lock)
+{
+    struct recent *recent = &applied->recent;
+    uint32_t at = 0;
+    if (recent->mark != COXI_MARK_NONE) {
+        coxi_marks_use(applied->marks, recent->mark, recent->n_uses);
+        coxi_marks_drop(applied->marks, recent->mark);
+    }
+    coxi_marks_use(applied->marks, mark, 1);
+    *recent = (struct recent){.mark = mark};
+    (void)coxi_marks_next(applied->marks, mark, &at, &recent->segment);
+}
+
+/* A use of the mark that has the segments of `mark` and `segment`. COX_ENOMEM. */
+static int use_mark(struct coxi_applied *applied, uint32_t mark,
+                    const struct coxi_segment *segment, uint32_t *ret)
+    COXI_REQUIRES(applied->lock)
+{
+    struct recent *recent = &applied->recent;
+    bool first = mark == COXI_MARK_NONE;
+    if (first && recent->mark != COXI_MARK_NONE && is_same(&recent->segment, segment)) {
+        recent->n_uses++;
+        *ret = recent->mark;
+        return 0;
+    }
+    int r = coxi_marks_with(applied->marks, mark, segment, ret);
+    if (r == 0 && first) {
+        set_recent(applied, *ret);
+    }
+    return r;
+}
+
+static void drop_mark(struct coxi_applied *applied, uint32_t mark)
+    COXI_REQUIRES(applied->lock)
+{
+    if (mark == applied->recent.mark) {
+        applied->recent.n_uses -= mark != COXI_MARK_NONE;
+    } else if (mark != COXI_MARK_NONE) {
+        coxi_marks_drop(applied->marks, mark);
+    }
+}
+
+/* ---- commits */
+
 /* COX_EEXIST; COX_EDIVERGED if attempts of the closure differ. */
 static int compare(const struct coxi_commit *commit, const struct coxi_segment *there)
 {
@@ -189,9 +256,8 @@ int coxi_applied_begin(struct coxi_applied *applied, const struct coxi_commit *c
     if (r == 0) {
         /* Do all that can fail now, so that the end cannot fail. */
         const struct entry *entry = known(applied, commit->closure);
-        r = coxi_marks_with(applied->marks,
-                            entry != NULL ? entry->mark : COXI_MARK_NONE, &segment,
-                            &open.mark);
+        r = use_mark(applied, entry != NULL ? entry->mark : COXI_MARK_NONE, &segment,
+                     &open.mark);
     }
     if (r == 0) {
         applied->open[applied->n_open++] = open;
@@ -215,7 +281,7 @@ void coxi_applied_end(struct coxi_applied *applied, uint64_t closure, int failed
             applied->highest = closure;
         }
     }
-    coxi_marks_drop(applied->marks, mark);
+    drop_mark(applied, mark);
     (void)pthread_cond_broadcast(&applied->ended);
     coxi_unlock(&applied->lock);
 }
@@ -226,7 +292,7 @@ void coxi_applied_advance(struct coxi_applied *applied, uint64_t watermark)
     uint64_t last = watermark < applied->highest ? watermark : applied->highest;
     for (uint64_t id = applied->watermark + 1; id <= last; id++) {
         struct entry *entry = entry_of(applied, id);
-        coxi_marks_drop(applied->marks, entry->mark);
+        drop_mark(applied, entry->mark);
         *entry = (struct entry){0};
     }
     if (watermark > applied->watermark) {
@@ -403,9 +469,9 @@ static int load_interval(struct coxi_applied *applied,
             return coxi_error(COX_EFORMAT, "closure %llu is twice in an applied set",
                               (unsigned long long)id);
         }
-        r = coxi_marks_with(applied->marks, entry->mark, &segment, &mark);
+        r = use_mark(applied, entry->mark, &segment, &mark);
         if (r == 0) {
-            coxi_marks_drop(applied->marks, entry->mark);
+            drop_mark(applied, entry->mark);
             entry->mark = mark;
             applied->highest = id > applied->highest ? id : applied->highest;
         }

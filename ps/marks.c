@@ -5,8 +5,7 @@
  *
  * Invariant: two marks in use never have equal words.
  *
- * Cost: coxi_marks_with O(words), without allocation if the mark exists; no hashing if
- * it is the same mark as for the closure before.
+ * Cost: coxi_marks_with O(words), without allocation if the mark exists.
  */
 #include "ps/marks.h"
 
@@ -38,8 +37,6 @@ struct coxi_marks {
     struct mark **buckets;
     size_t n_buckets; /* a power of two */
     size_t n_marks;
-    /* made of a first segment, and likely the next closure's mark, too; or NULL */
-    struct mark *recent;
     struct coxi_buffer scratch;
 };
 
@@ -227,26 +224,9 @@ static int make(struct coxi_marks *marks, uint64_t hash, uint32_t *ret)
     return 0;
 }
 
-/* True if the mark has `segment` and nothing else. */
-static bool has_only(const struct mark *mark, const struct coxi_segment *segment)
-{
-    return mark->n_words == 3 + segment->n_touched &&
-           mark->words[0] == segment->segment && mark->words[1] == segment->last &&
-           mark->words[2] == segment->n_touched &&
-           (segment->n_touched == 0 ||
-            memcmp(mark->words + 3, segment->touched,
-                   segment->n_touched * sizeof(uint32_t)) == 0);
-}
-
 int coxi_marks_with(struct coxi_marks *marks, uint32_t number,
                     const struct coxi_segment *segment, uint32_t *ret)
 {
-    if (number == COXI_MARK_NONE && marks->recent != NULL &&
-        has_only(marks->recent, segment)) {
-        marks->recent->n_uses++;
-        *ret = marks->recent->number;
-        return 0;
-    }
     int r = merge(marks, mark_of(marks, number), segment);
     if (r != 0) {
         return r;
@@ -258,15 +238,15 @@ int coxi_marks_with(struct coxi_marks *marks, uint32_t number,
             memcmp(mark->words, marks->scratch.data, len) == 0) {
             mark->n_uses++;
             *ret = mark->number;
-            marks->recent = number == COXI_MARK_NONE ? mark : marks->recent;
             return 0;
         }
     }
-    r = make(marks, hash, ret);
-    if (r == 0 && number == COXI_MARK_NONE) {
-        marks->recent = marks->marks[*ret];
-    }
-    return r;
+    return make(marks, hash, ret);
+}
+
+void coxi_marks_use(struct coxi_marks *marks, uint32_t number, int64_t n)
+{
+    marks->marks[number]->n_uses += (uint64_t)n;
 }
 
 void coxi_marks_drop(struct coxi_marks *marks, uint32_t number)
@@ -280,7 +260,6 @@ void coxi_marks_drop(struct coxi_marks *marks, uint32_t number)
         at = &(*at)->next;
     }
     *at = mark->next;
-    marks->recent = marks->recent == mark ? NULL : marks->recent;
     marks->marks[number] = NULL;
     marks->free_numbers[marks->n_free++] = number;
     marks->n_marks--;
