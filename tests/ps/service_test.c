@@ -103,7 +103,7 @@ TEST(ps_serves_a_run_over_tcp)
 /* Requests that make no sense, as an update and as a pull. */
 static const struct {
     struct coxi_update update;
-    size_t n_payload; /* of 8 bytes each: 0, 1, 2 ... */
+    size_t n_payload; /* I64s in the payload: 0, 1, 2 ... */
     int code;
     const char *part;
 } senseless[] = {

@@ -350,7 +350,8 @@ static int add_one(struct cox_step *step, const char *name)
     return r != 0 ? r : cox_step_add(step, variable, &one);
 }
 
-/* Adds 1 to `variable`, if that is given, after `waited`. */
+/* Adds 1 to `variable`, if that is given, unless the wait before has failed
+ * (`waited`). */
 static int add_after(struct cox_step *step, int waited)
 {
     return waited != 0 || cox_step_argument(step, "variable") == NULL
