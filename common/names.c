@@ -13,9 +13,9 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "common/error.h"
-#include "common/hash.h"
 
 enum { SLOTS_FIRST = 16 };
 
@@ -76,7 +76,7 @@ int coxi_names_add(struct coxi_names *names, struct coxi_named *item)
 {
     int r = grow(names);
     if (r == 0) {
-        item->hash = coxi_hash_bytes(item->name, item->len).low;
+        item->hash = XXH3_64bits(item->name, item->len);
         put(table_of(names), item);
         names->n++;
     }
@@ -90,7 +90,7 @@ struct coxi_named *coxi_names_get(const struct coxi_names *names, const char *na
     if (table == NULL) {
         return NULL;
     }
-    uint64_t hash = coxi_hash_bytes(name, len).low;
+    uint64_t hash = XXH3_64bits(name, len);
     size_t i = hash & (table->n_slots - 1);
     struct coxi_named *item;
     while ((item = atomic_load_explicit(&table->slots[i].item, memory_order_acquire)) !=
