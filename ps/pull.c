@@ -89,6 +89,7 @@ int coxi_store_pull_begin(struct coxi_store *store, const struct coxi_pull *pull
     const uint8_t *at = list;
     coxi_read_lock(&store->registry);
     int r = coxi_store_check(store, &pull->session, pull->incarnation);
+    p.n_made = store->n_made;
     if (r == 0) {
         r = make_versions(pull, ret_versions);
     }
@@ -156,16 +157,29 @@ static size_t read_blocks(const struct coxi_place *place, size_t at, size_t room
     return n;
 }
 
+/* Finds the part of the next item, which must be the part that _begin has checked: a
+ * part that was made since may hold fewer rows. */
+static int find_again(const struct coxi_store *store, const struct coxi_pulling *p,
+                      const uint8_t **list, size_t *len, struct coxi_place *ret)
+{
+    const struct coxi_pull_item *item = &p->pull->items[p->item];
+    int r = coxi_store_find(store, item->variable, item->begin, item->count, list, len,
+                            ret);
+    return r == 0 && ret->part->made > p->n_made
+               ? coxi_error(COX_ENOENT,
+                            "variable %llu was dropped while its values were sent",
+                            (unsigned long long)item->variable)
+               : r;
+}
+
 /* Reads as much of the next item as fits. */
 static int read_piece(struct coxi_store *store, struct coxi_pulling *p, uint8_t *to,
                       size_t room, size_t *ret_len)
 {
-    const struct coxi_pull_item *item = &p->pull->items[p->item];
     const uint8_t *list = p->list;
     size_t list_len = p->list_len;
     struct coxi_place place;
-    int r = coxi_store_find(store, item->variable, item->begin, item->count, &list,
-                            &list_len, &place);
+    int r = find_again(store, p, &list, &list_len, &place);
     if (r != 0) {
         return r;
     }

@@ -302,6 +302,7 @@ static int add_part(struct coxi_store *store, const struct coxi_variable *variab
         r = coxi_part_names_set(&store->names, variable->name, variable->id);
     }
     if (r == 0) {
+        part.made = ++store->n_made;
         store->parts[variable->id] = part;
     } else {
         part_fini(&part);

@@ -94,7 +94,8 @@ int coxi_store_pull(struct coxi_store *store, const struct coxi_pull *pull,
  * fit `room`, which is at least COXI_PULL_ROOM, in whole rows of tables and blocks of
  * dense variables. The pull, its list and *versions are borrowed until the last piece.
  * No lock is held in between: _some fails with COX_EFENCED if another client has come
- * meanwhile.
+ * meanwhile, and with COX_ENOENT if the variable was dropped, even if another one has
+ * its id.
  */
 enum { COXI_PULL_ROOM = 64 * 1024 };
 
@@ -103,9 +104,10 @@ struct coxi_pulling {
     const struct coxi_buffer *versions;
     const uint8_t *list; /* of the next item */
     size_t list_len;
-    size_t item; /* the index of the next item */
-    size_t at;   /* bytes of it that were read, in its own type */
-    size_t left; /* bytes to come */
+    size_t item;     /* the index of the next item */
+    size_t at;       /* bytes of it that were read, in its own type */
+    size_t left;     /* bytes to come */
+    uint64_t n_made; /* parts that the store had made when the pull began */
 };
 
 int coxi_store_pull_begin(struct coxi_store *store, const struct coxi_pull *pull,

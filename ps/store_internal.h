@@ -22,6 +22,7 @@ struct coxi_part {
     struct coxi_optimizer created; /* the optimizer as it was created */
     bool rated;                    /* its rate was changed since */
     const struct coxi_shard *shard;
+    uint64_t made;                   /* number of this creation in the store */
     size_t row_bytes;                /* in the variable's own type */
     struct coxi_state_layout layout; /* of the optimizer's state */
     struct coxi_dense *dense;
@@ -58,6 +59,8 @@ struct coxi_store {
     struct coxi_part *parts; /* by variable id */
     size_t n_parts;
     size_t room; /* entries allocated in `parts` */
+    /* parts made in the store's life; changed with the registry written */
+    uint64_t n_made;
     struct coxi_part_names names;
     struct coxi_applied *applied;
     uint64_t restored;    /* the round of the last restore, or 0 ... */

@@ -112,3 +112,39 @@ TEST(store_refuses_the_rest_of_a_pull_when_a_newer_client_has_come)
     p.stock.session = newer;
     stock_close(&p.stock);
 }
+
+/* Creates a variable of `n` elements with this id; no operation is recorded. */
+static void make(struct stock *stock, uint32_t id, const char *name, uint64_t n)
+{
+    struct coxi_shard shard = {.count = n};
+    struct coxi_create create = {.session = stock->session,
+                                 .variable = {.id = id,
+                                              .name = name,
+                                              .dtype = COX_F32,
+                                              .rank = 1,
+                                              .shape = {n},
+                                              .shards = &shard,
+                                              .n_shards = 1},
+                                 .incarnation = coxi_store_incarnation(stock->store)};
+    assert_code(0, coxi_store_create(stock->store, &create));
+}
+
+TEST(store_ends_a_pull_whose_variable_was_dropped_and_made_smaller)
+{
+    static struct pulled p;
+    static uint8_t piece[COXI_PULL_ROOM];
+    size_t n = 0;
+    pulled_open(&p);
+    assert_code(
+        0, coxi_store_pull_some(p.stock.store, &p.pulling, piece, sizeof(piece), &n));
+    /* A second creation under a higher id drops the first; then its id is free. */
+    make(&p.stock, p.table + 1, "v", ELEMENTS);
+    size_t none = 0;
+    assert_code(COX_ENOENT, coxi_store_pull_some(p.stock.store, &p.pulling, piece,
+                                                 sizeof(piece), &none));
+    make(&p.stock, p.variable, "smaller", 10);
+    assert_code(COX_ENOENT, coxi_store_pull_some(p.stock.store, &p.pulling, piece,
+                                                 sizeof(piece), &none));
+    assert_int_equal(0, none);
+    stock_close(&p.stock);
+}
