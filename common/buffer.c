@@ -8,6 +8,11 @@
 
 #include "common/error.h"
 
+void *coxi_aligned_new(size_t bytes)
+{
+    return bytes > SIZE_MAX - 63 ? NULL : aligned_alloc(64, coxi_align(bytes, 64));
+}
+
 int coxi_buffer_reserve(struct coxi_buffer *buffer, size_t more)
 {
     if (more <= buffer->capacity - buffer->len) {
@@ -20,7 +25,7 @@ int coxi_buffer_reserve(struct coxi_buffer *buffer, size_t more)
     while (capacity - buffer->len < more) {
         capacity *= 2;
     }
-    uint8_t *data = aligned_alloc(64, coxi_align(capacity, 64));
+    uint8_t *data = coxi_aligned_new(capacity);
     if (data == NULL) {
         return coxi_error_memory("a buffer");
     }

@@ -13,10 +13,16 @@ struct coxi_buffer {
     size_t capacity;
 };
 
+/* `n` rounded up to a multiple of `to`. It wraps near SIZE_MAX, so a number that came
+ * from a peer or a file is compared with a bound before. */
 static inline size_t coxi_align(size_t n, size_t to)
 {
     return (n + to - 1) / to * to;
 }
+
+/* Memory of at least `bytes` bytes (rounded up to 64), 64-aligned, for free(). NULL:
+ * there is none, or no size_t holds the rounded number. */
+void *coxi_aligned_new(size_t bytes);
 
 /* Makes room for `more` bytes after its `len` bytes. COX_ENOMEM: the buffer is
  * unchanged. */

@@ -60,10 +60,12 @@ int coxi_shape_bytes(uint32_t dtype, uint32_t rank, const uint64_t *shape, size_
         return coxi_error(COX_EINVAL, "rank %u is above the highest, %d", rank,
                           COX_RANK_MAX);
     }
-    for (uint32_t i = 0; i < rank; i++) {
-        if (__builtin_mul_overflow(bytes, shape[i], &bytes)) {
-            return coxi_error(COX_ELIMIT, "a tensor of that shape has too many bytes");
-        }
+    bool fits = true;
+    for (uint32_t i = 0; i < rank && fits; i++) {
+        fits = !__builtin_mul_overflow(bytes, shape[i], &bytes);
+    }
+    if (!fits || bytes > COXI_SHAPE_BYTES_MAX) {
+        return coxi_error(COX_ELIMIT, "a tensor of that shape has too many bytes");
     }
     *ret = bytes;
     return 0;

@@ -16,7 +16,11 @@ size_t coxi_dtype_size(uint32_t dtype);
 const char *coxi_dtype_name(uint32_t dtype);
 uint32_t coxi_dtype_parse(const char *name);
 
-/* The number of bytes of a shape's elements. COX_ELIMIT: a size_t cannot hold it.
+/* The most bytes of a variable or value: more than a machine has, and so few that sums
+ * and products of a few of them cannot overflow. */
+#define COXI_SHAPE_BYTES_MAX ((size_t)1 << 48)
+
+/* The number of bytes of a shape's elements. COX_ELIMIT: more than COXI_SHAPE_BYTES_MAX.
  * COX_EINVAL: no such type or rank. */
 int coxi_shape_bytes(uint32_t dtype, uint32_t rank, const uint64_t *shape, size_t *ret);
 

@@ -218,6 +218,11 @@ int coxi_variable_check(const struct coxi_variable *v, size_t n_ps)
     if (bytes == 0) {
         return coxi_error(COX_EINVAL, "variable '%s' has a dimension of 0", v->name);
     }
+    if (v->n_shards > n_ps) {
+        return coxi_error(COX_EINVAL,
+                          "variable '%s' has %zu shards, and there are %zu ps", v->name,
+                          v->n_shards, n_ps);
+    }
     r = coxi_initializer_check(&v->initializer);
     if (r != 0) {
         return coxi_error(r, "variable '%s': %s", v->name, coxi_error_text());

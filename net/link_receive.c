@@ -30,7 +30,7 @@ enum { IN_FIRST = 4 * 1024, RECEIVE_IOVS = 3 };
 /* Makes a receive buffer of `capacity`, with the unhandled bytes at its start. */
 static int resize_in(struct coxi_link *link, size_t capacity)
 {
-    uint8_t *in = aligned_alloc(64, coxi_align(capacity, 64));
+    uint8_t *in = coxi_aligned_new(capacity);
     if (in == NULL) {
         return coxi_error_memory("receiving");
     }
@@ -87,7 +87,7 @@ static int begin_payload(struct coxi_link *link, const struct coxi_prefix *p)
     if (to == NULL && link->scratch_capacity < p->payload_len) {
         free(link->scratch);
         link->scratch_capacity = 0;
-        link->scratch = aligned_alloc(64, coxi_align(p->payload_len, 64));
+        link->scratch = coxi_aligned_new(p->payload_len);
         if (link->scratch == NULL) {
             return coxi_error_memory("a payload");
         }

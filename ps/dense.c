@@ -45,11 +45,11 @@ static size_t n_states(const struct coxi_dense *dense)
 /* Allocates the elements and the state, and sets each kind of state to its start. */
 static int allocate(struct coxi_dense *dense)
 {
-    dense->data = aligned_alloc(64, coxi_align(dense->bytes, 64));
+    dense->data = coxi_aligned_new(dense->bytes);
     bool whole = dense->data != NULL;
     for (size_t s = 0; s < n_states(dense); s++) {
         size_t bytes = coxi_dense_state_bytes(dense, s);
-        float *state = aligned_alloc(64, coxi_align(bytes, 64));
+        float *state = coxi_aligned_new(bytes);
         dense->states[s] = state;
         whole = whole && state != NULL;
         for (size_t i = 0; state != NULL && i < bytes / sizeof(float); i++) {

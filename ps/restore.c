@@ -54,8 +54,10 @@ static const void *find(const struct coxi_st_file *file, const struct coxi_part 
         (void)coxi_error(COX_EFORMAT, "there is no tensor '%s'", name);
         return NULL;
     }
+    uint64_t bytes = 0;
     if (strcmp(tensor->dtype, dtype) != 0 ||
-        tensor->bytes != n * element_bytes(dtype)) {
+        __builtin_mul_overflow(n, element_bytes(dtype), &bytes) ||
+        tensor->bytes != bytes) {
         (void)coxi_error(COX_EFORMAT,
                          "tensor '%s' is %s of %" PRIu64 " bytes, not %s of %" PRIu64
                          " elements",

@@ -61,7 +61,7 @@ static struct coxi_copy *copy_new(const struct coxi_variable *v)
     coxi_mutex_init(&copy->lock);
     copy->variable = v;
     copy->row_bytes = coxi_variable_row_bytes(v);
-    copy->values = aligned_alloc(64, coxi_align(coxi_variable_bytes(v), 64));
+    copy->values = coxi_aligned_new(coxi_variable_bytes(v));
     if (copy->values == NULL) {
         copy_free(copy);
         return NULL;

@@ -105,8 +105,7 @@ static void run_event(struct coxi_mail *mail)
  * process aborts. */
 static struct event *event_new(struct coxi_conn *conn, enum event_kind kind, size_t len)
 {
-    struct event *event =
-        aligned_alloc(64, coxi_align(sizeof(*event) + coxi_align(len, 64), 64));
+    struct event *event = coxi_aligned_new(sizeof(*event) + coxi_align(len, 64));
     if (event != NULL) {
         memset(event, 0, sizeof(*event));
         event->kind = kind;

@@ -99,6 +99,17 @@ TEST(printf_appends_text_without_its_nul)
     coxi_buffer_fini(&buffer);
 }
 
+TEST(aligned_memory_of_a_size_that_would_wrap_is_none)
+{
+    for (size_t less = 0; less < 63; less++) {
+        assert_null(coxi_aligned_new(SIZE_MAX - less));
+    }
+    void *some = coxi_aligned_new(1);
+    assert_non_null(some);
+    assert_int_equal(0, (uintptr_t)some % 64);
+    free(some);
+}
+
 TEST(a_length_that_no_memory_has_is_enomem_and_changes_nothing)
 {
     struct coxi_buffer buffer = {0};

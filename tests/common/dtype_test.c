@@ -69,8 +69,12 @@ TEST(a_shape_with_more_bytes_than_can_be_counted_is_elimit)
         assert_code(COX_ELIMIT, coxi_shape_bytes(COX_F32, 3, shapes[i], &bytes));
     }
     assert_int_equal(77, bytes);
-    assert_code(0, coxi_shape_bytes(COX_U8, 1, shapes[0], &bytes));
-    assert_int_equal(UINT64_MAX, bytes);
+    assert_code(COX_ELIMIT, coxi_shape_bytes(COX_U8, 1, shapes[0], &bytes));
+    const uint64_t most = COXI_SHAPE_BYTES_MAX;
+    const uint64_t more = COXI_SHAPE_BYTES_MAX + 1;
+    assert_code(0, coxi_shape_bytes(COX_U8, 1, &most, &bytes));
+    assert_int_equal(COXI_SHAPE_BYTES_MAX, bytes);
+    assert_code(COX_ELIMIT, coxi_shape_bytes(COX_U8, 1, &more, &bytes));
 }
 
 TEST(a_type_or_rank_that_is_none_is_einval)
