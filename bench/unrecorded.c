@@ -49,10 +49,11 @@ int coxi_applied_void(struct coxi_applied *applied, uint64_t closure, uint32_t a
     return 0;
 }
 
-void coxi_applied_advance(struct coxi_applied *applied, uint64_t watermark)
+int coxi_applied_advance(struct coxi_applied *applied, uint64_t watermark)
 {
     (void)applied;
     (void)watermark;
+    return 0;
 }
 
 int coxi_applied_list(struct coxi_applied *applied, struct coxi_applied_list *ret)

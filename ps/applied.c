@@ -18,11 +18,12 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/layout.h"
 #include "common/sync.h"
 #include "ps/marks.h"
 #include "schema/maybe.h"
 
-enum { OPEN_MAX = 1024, RING_FIRST = 1024 };
+enum { OPEN_MAX = 1024, RING_FIRST = 1024, MARKS_BYTES_MAX = 1 << 30 };
 
 struct open_commit {
     uint64_t closure;
@@ -62,7 +63,8 @@ int coxi_applied_new(struct coxi_applied **ret)
 {
     struct coxi_applied *applied = calloc(1, sizeof(*applied));
     struct entry *ring = calloc(RING_FIRST, sizeof(*ring));
-    if (applied == NULL || ring == NULL || coxi_marks_new(&applied->marks) != 0) {
+    if (applied == NULL || ring == NULL ||
+        coxi_marks_new(MARKS_BYTES_MAX, &applied->marks) != 0) {
         free(applied);
         free(ring);
         return coxi_error_memory("the applied set");
@@ -136,6 +138,29 @@ static const struct entry *known(struct coxi_applied *applied, uint64_t closure)
     return closure > applied->watermark && closure <= applied->highest
                ? entry_of(applied, closure)
                : NULL;
+}
+
+/* COX_ELIMIT if no closure may have this id. */
+static int check_id(uint64_t closure)
+{
+    return closure <= COXI_CLOSURE_MAX
+               ? 0
+               : coxi_error(COX_ELIMIT, "%llu is no closure: it is too high",
+                            (unsigned long long)closure);
+}
+
+/* Checks the numbers of a commit, which come from a peer. */
+static int check_numbers(const struct coxi_commit *commit)
+{
+    if (commit->segment >= COXI_SEGMENTS_MAX) {
+        return coxi_error(COX_ELIMIT, "segment %u is beyond the last, %d",
+                          commit->segment, COXI_SEGMENTS_MAX - 1);
+    }
+    if (commit->n_touched > COXI_PS_MAX) {
+        return coxi_error(COX_ELIMIT, "a commit names %zu ps, and there are at most %d",
+                          commit->n_touched, COXI_PS_MAX);
+    }
+    return check_id(commit->closure);
 }
 
 /* ---- uses of marks */
@@ -214,10 +239,6 @@ static int look(struct coxi_applied *applied, const struct coxi_commit *commit)
 {
     uint64_t closure = commit->closure;
     struct coxi_segment there;
-    if (commit->segment >= COXI_SEGMENTS_MAX) {
-        return coxi_error(COX_ELIMIT, "segment %u is beyond the last, %d",
-                          commit->segment, COXI_SEGMENTS_MAX - 1);
-    }
     if (closure <= applied->watermark) {
         return COX_EEXIST;
     }
@@ -246,7 +267,10 @@ int coxi_applied_begin(struct coxi_applied *applied, const struct coxi_commit *c
     struct coxi_segment segment = {commit->segment, commit->last, commit->touched,
                                    commit->n_touched};
     struct open_commit open = {.closure = commit->closure};
-    int r;
+    int r = check_numbers(commit);
+    if (r != 0) {
+        return r;
+    }
     coxi_lock(&applied->lock);
     /* An open commit is being applied right now: it ends without waiting for
      * anything. */
@@ -286,8 +310,12 @@ void coxi_applied_end(struct coxi_applied *applied, uint64_t closure, int failed
     coxi_unlock(&applied->lock);
 }
 
-void coxi_applied_advance(struct coxi_applied *applied, uint64_t watermark)
+int coxi_applied_advance(struct coxi_applied *applied, uint64_t watermark)
 {
+    int r = check_id(watermark);
+    if (r != 0) {
+        return r;
+    }
     coxi_lock(&applied->lock);
     uint64_t last = watermark < applied->highest ? watermark : applied->highest;
     for (uint64_t id = applied->watermark + 1; id <= last; id++) {
@@ -299,6 +327,7 @@ void coxi_applied_advance(struct coxi_applied *applied, uint64_t watermark)
         applied->watermark = watermark;
     }
     coxi_unlock(&applied->lock);
+    return 0;
 }
 
 /* Appends the segments of a mark. */
@@ -324,7 +353,10 @@ static int list_mark(const struct coxi_applied *applied, uint32_t mark,
 int coxi_applied_void(struct coxi_applied *applied, uint64_t closure, uint32_t attempt,
                       struct coxi_buffer *segments, struct coxi_buffer *touched)
 {
-    int r = 0;
+    int r = check_id(closure);
+    if (r != 0) {
+        return r;
+    }
     coxi_lock(&applied->lock);
     /* The same here. */
     while (find_open(applied, closure) < applied->n_open) {
@@ -455,7 +487,8 @@ static int load_interval(struct coxi_applied *applied,
                                    touched + interval->touched_at, interval->touched_n};
     if (interval->first <= applied->watermark || interval->last < interval->first ||
         interval->last - applied->watermark > COXI_APPLIED_WINDOW ||
-        interval->segment >= COXI_SEGMENTS_MAX) {
+        interval->last > COXI_CLOSURE_MAX || interval->segment >= COXI_SEGMENTS_MAX ||
+        interval->touched_n > COXI_PS_MAX) {
         return coxi_error(
             COX_EFORMAT, "closures %llu to %llu cannot be in an applied set",
             (unsigned long long)interval->first, (unsigned long long)interval->last);
@@ -482,6 +515,10 @@ static int load_interval(struct coxi_applied *applied,
 int coxi_applied_load(struct coxi_applied *applied,
                       const struct coxi_applied_list *list)
 {
+    if (check_id(list->watermark) != 0) {
+        return coxi_error(COX_EFORMAT, "closure %llu cannot be a watermark",
+                          (unsigned long long)list->watermark);
+    }
     int r = 0;
     coxi_lock(&applied->lock);
     applied->watermark = applied->highest = list->watermark;

@@ -20,6 +20,10 @@ enum {
     COXI_APPLIED_WINDOW = 1 << 20, /* closures above the watermark */
 };
 
+/* The highest closure and watermark. A window above it does not wrap, and nobody
+ * schedules as many closures. */
+#define COXI_CLOSURE_MAX (UINT64_MAX / 2)
+
 struct coxi_applied;
 
 int coxi_applied_new(struct coxi_applied **ret);
@@ -30,7 +34,8 @@ void coxi_applied_free(struct coxi_applied *applied); /* takes NULL */
  * same closure wait until then. COX_EEXIST: the segment was applied before.
  * COX_EDIVERGED: it was applied with another `last` or `touched`. COX_ECANCELLED: the
  * attempt is voided. COX_ELIMIT: the closure is beyond the window or the segment beyond
- * its maximum. COX_ENOMEM. Any thread.
+ * its maximum, it touched more than COXI_PS_MAX ps, or the set has no room for that
+ * (ps/marks.h). COX_ENOMEM. Any thread.
  */
 int coxi_applied_begin(struct coxi_applied *applied, const struct coxi_commit *commit);
 
@@ -48,8 +53,9 @@ void coxi_applied_end(struct coxi_applied *applied, uint64_t closure, int failed
 int coxi_applied_void(struct coxi_applied *applied, uint64_t closure, uint32_t attempt,
                       struct coxi_buffer *segments, struct coxi_buffer *touched);
 
-/* Moves the watermark on; a lower one is ignored. Any thread. */
-void coxi_applied_advance(struct coxi_applied *applied, uint64_t watermark);
+/* Moves the watermark on; a lower one is ignored. COX_ELIMIT: it is above
+ * COXI_CLOSURE_MAX. Any thread. */
+int coxi_applied_advance(struct coxi_applied *applied, uint64_t watermark);
 
 /* Copies the set to a list, which the caller frees with _fini. No coxi_applied_begin
  * may be open (a snapshot ensures that). COX_ENOMEM. */

@@ -37,10 +37,12 @@ struct coxi_marks {
     struct mark **buckets;
     size_t n_buckets; /* a power of two */
     size_t n_marks;
+    size_t bytes; /* of all marks */
+    size_t bytes_max;
     struct coxi_buffer scratch;
 };
 
-int coxi_marks_new(struct coxi_marks **ret)
+int coxi_marks_new(size_t bytes_max, struct coxi_marks **ret)
 {
     struct coxi_marks *marks = calloc(1, sizeof(*marks));
     struct mark **buckets = calloc(BUCKETS_FIRST, sizeof(struct mark *));
@@ -49,6 +51,7 @@ int coxi_marks_new(struct coxi_marks **ret)
         free(buckets);
         return coxi_error_memory("the applied set");
     }
+    marks->bytes_max = bytes_max;
     marks->buckets = buckets;
     marks->n_buckets = BUCKETS_FIRST;
     marks->n_numbers = 1; /* 0 is no mark */
@@ -197,7 +200,14 @@ static int take_number(struct coxi_marks *marks, uint32_t *ret)
 /* Makes the mark whose words are in scratch. */
 static int make(struct coxi_marks *marks, uint64_t hash, uint32_t *ret)
 {
-    struct mark *mark = malloc(sizeof(*mark) + marks->scratch.len);
+    size_t bytes = sizeof(struct mark) + marks->scratch.len;
+    if (bytes > marks->bytes_max - marks->bytes) {
+        return coxi_error(COX_ELIMIT,
+                          "the closures above the watermark touch ps in too many "
+                          "different ways: %zu bytes list them",
+                          marks->bytes);
+    }
+    struct mark *mark = malloc(bytes);
     if (mark == NULL) {
         return coxi_error_memory("the applied set");
     }
@@ -221,6 +231,7 @@ static int make(struct coxi_marks *marks, uint64_t hash, uint32_t *ret)
     *bucket = mark;
     marks->marks[*ret] = mark;
     marks->n_marks++;
+    marks->bytes += bytes;
     return 0;
 }
 
@@ -263,5 +274,6 @@ void coxi_marks_drop(struct coxi_marks *marks, uint32_t number)
     marks->marks[number] = NULL;
     marks->free_numbers[marks->n_free++] = number;
     marks->n_marks--;
+    marks->bytes -= sizeof(*mark) + mark->n_words * sizeof(*mark->words);
     free(mark);
 }

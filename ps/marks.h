@@ -25,11 +25,12 @@ struct coxi_segment {
     size_t n_touched;
 };
 
-int coxi_marks_new(struct coxi_marks **ret);
+/* `bytes_max`: the most memory of all marks. COX_ENOMEM. */
+int coxi_marks_new(size_t bytes_max, struct coxi_marks **ret);
 void coxi_marks_free(struct coxi_marks *marks); /* takes NULL */
 
 /* Finds or makes the mark that has the segments of `mark`, and `segment` in addition.
- * The caller must drop it. COX_ENOMEM. */
+ * The caller must drop it. COX_ELIMIT: bytes_max would be passed; COX_ENOMEM. */
 int coxi_marks_with(struct coxi_marks *marks, uint32_t mark,
                     const struct coxi_segment *segment, uint32_t *ret);
 

@@ -421,11 +421,15 @@ static int answer_create(struct coxi_ps *ps, struct coxi_peer *peer,
     return answer_status(peer, request, COXI_STATUS, r);
 }
 
-static void take_watermark(struct coxi_ps *ps, const struct coxi_watermark *watermark)
+/* Nobody waits for an answer: a watermark that comes too late changes nothing, and one
+ * that cannot be closes the connection. */
+static int take_watermark(struct coxi_ps *ps, const struct coxi_watermark *watermark)
 {
-    if (coxi_store_meant(ps->store, watermark->incarnation) == 0) {
-        (void)coxi_store_advance(ps->store, watermark);
+    int r = coxi_store_meant(ps->store, watermark->incarnation);
+    if (r == 0) {
+        r = coxi_store_advance(ps->store, watermark);
     }
+    return r == COX_ELIMIT ? r : 0;
 }
 
 static int answer_count(struct coxi_ps *ps, struct coxi_peer *peer,
@@ -461,8 +465,7 @@ static int handle(struct coxi_ps *ps, struct coxi_peer *peer,
     case COXI_CREATE:
         return answer_create(ps, peer, m);
     case COXI_WATERMARK:
-        take_watermark(ps, &m->watermark);
-        return 0;
+        return take_watermark(ps, &m->watermark);
     case COXI_SNAPSHOT:
         return defer(ps->snapshots, peer, m, frame);
     case COXI_VOID:

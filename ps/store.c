@@ -443,7 +443,7 @@ int coxi_store_advance(struct coxi_store *store, const struct coxi_watermark *wa
     coxi_read_lock(&store->registry);
     int r = coxi_store_ready(store, &watermark->session);
     if (r == 0) {
-        coxi_applied_advance(store->applied, watermark->watermark);
+        r = coxi_applied_advance(store->applied, watermark->watermark);
     }
     coxi_rw_unlock(&store->registry);
     return r;

@@ -131,7 +131,7 @@ int coxi_store_commit(struct coxi_store *store, const struct coxi_commit *commit
 int coxi_store_void(struct coxi_store *store, const struct coxi_void *request,
                     struct coxi_buffer *segments, struct coxi_buffer *touched);
 
-/* Moves the watermark on; COX_EFENCED. */
+/* Moves the watermark on; COX_EFENCED, COX_ELIMIT. */
 int coxi_store_advance(struct coxi_store *store,
                        const struct coxi_watermark *watermark);
 

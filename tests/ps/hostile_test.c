@@ -4,8 +4,13 @@
 #include "checkpoint/safetensors.h"
 #include "common/error.h"
 #include "common/layout.h"
+#include "ps/applied.h"
+#include "tests/ps/caller.h"
+#include "tests/ps/harbour.h"
 #include "tests/ps/stock.h"
 #include "tests/test.h"
+
+static const struct coxi_session run1 = {.run = 1, .generation = 1, .token = 11};
 
 /* ---- shapes */
 
@@ -77,4 +82,105 @@ TEST(restore_reads_no_rows_that_the_file_only_claims_to_have)
     assert_code(COX_EFORMAT, coxi_store_restore(s.store, &request));
     assert_error_names("'t/keys'");
     stock_close(&s);
+}
+
+/* ---- ids */
+
+TEST(applied_takes_no_ids_above_which_there_is_no_window)
+{
+    const uint64_t ids[] = {COXI_CLOSURE_MAX + 1, UINT64_MAX - 1, UINT64_MAX};
+    struct coxi_applied *applied;
+    struct coxi_buffer none = {0};
+    assert_code(0, coxi_applied_new(&applied));
+    assert_code(0, coxi_applied_advance(applied, COXI_CLOSURE_MAX - 1));
+    for (size_t i = 0; i < sizeof(ids) / sizeof(*ids); i++) {
+        const struct coxi_commit commit = {.closure = ids[i], .attempt = 1};
+        assert_code(COX_ELIMIT, coxi_applied_begin(applied, &commit));
+        assert_code(COX_ELIMIT, coxi_applied_void(applied, ids[i], 1, &none, &none));
+        assert_code(COX_ELIMIT, coxi_applied_advance(applied, ids[i]));
+    }
+    const struct coxi_commit last = {.closure = COXI_CLOSURE_MAX, .attempt = 1};
+    assert_code(0, coxi_applied_begin(applied, &last));
+    coxi_applied_end(applied, COXI_CLOSURE_MAX, 0);
+    assert_code(0, coxi_applied_advance(applied, COXI_CLOSURE_MAX));
+    assert_code(0, coxi_applied_advance(applied, COXI_CLOSURE_MAX));
+    coxi_applied_free(applied);
+}
+
+static int load(uint64_t watermark, const struct coxi_interval *interval)
+{
+    static uint32_t touched[COXI_PS_MAX + 1];
+    struct coxi_interval copy = *interval;
+    const struct coxi_applied_list list = {.watermark = watermark,
+                                           .intervals = &copy,
+                                           .n_intervals = 1,
+                                           .touched = touched,
+                                           .n_touched = COXI_PS_MAX + 1};
+    struct coxi_applied *applied;
+    assert_code(0, coxi_applied_new(&applied));
+    int r = coxi_applied_load(applied, &list);
+    coxi_applied_free(applied);
+    return r;
+}
+
+TEST(applied_loads_no_such_ids_and_no_more_ps_than_there_can_be)
+{
+    const struct coxi_interval good = {.first = 3, .last = 3, .touched_n = COXI_PS_MAX};
+    const struct coxi_interval end = {.first = UINT64_MAX, .last = UINT64_MAX};
+    const struct coxi_interval above = {.first = COXI_CLOSURE_MAX,
+                                        .last = COXI_CLOSURE_MAX + 1};
+    const struct coxi_interval crowd = {
+        .first = 3, .last = 3, .touched_n = COXI_PS_MAX + 1};
+    assert_code(0, load(2, &good));
+    assert_code(COX_EFORMAT, load(UINT64_MAX - 1, &end));
+    assert_code(COX_EFORMAT, load(COXI_CLOSURE_MAX - 1, &above));
+    assert_code(COX_EFORMAT, load(2, &crowd));
+}
+
+TEST(store_takes_no_commit_that_names_more_ps_than_there_can_be)
+{
+    static uint32_t touched[COXI_PS_MAX + 1];
+    struct stock s;
+    struct stock_commit commit;
+    stock_open(&s);
+    stock_begin(&s, 10, &commit);
+    commit.head.touched = touched;
+    commit.head.n_touched = COXI_PS_MAX + 1;
+    assert_code(COX_ELIMIT, stock_commit(&s, &commit, NULL));
+    stock_begin(&s, 10, &commit);
+    commit.head.touched = touched;
+    commit.head.n_touched = COXI_PS_MAX;
+    assert_code(0, stock_commit(&s, &commit, NULL));
+    stock_close(&s);
+}
+
+/* Such ids would keep the applied set's lock for ever: each request is refused, and the
+ * ps still answers. */
+TEST(ps_refuses_ids_near_the_end_of_all_numbers_and_goes_on)
+{
+    const struct coxi_hello as_client = {.role = COXI_ROLE_CLIENT, .session = run1};
+    struct harbour h;
+    const float ones[] = {1, 1};
+    harbour_open(&h, harbour_ipc());
+    struct coxi_psc *client = harbour_dial(&h, COXI_ROLE_CLIENT, &run1);
+    assert_code(0, harbour_claim(client, &run1));
+    uint64_t incarnation = coxi_psc_incarnation(client);
+    assert_code(0, harbour_create(client, &run1, 2));
+    struct caller *caller = caller_join(coxi_ps_url(h.ps), &as_client);
+    struct coxi_message message = {.kind = COXI_WATERMARK,
+                                   .watermark = {run1, UINT64_MAX - 1, incarnation}};
+    caller_send(caller, &message, NULL, 0);
+    caller_expect_end(caller);
+    caller_close(caller);
+    assert_code(COX_ELIMIT,
+                harbour_commit(client, &run1, incarnation, UINT64_MAX, ones, 2));
+    message = (struct coxi_message){.request = 3, .kind = COXI_VOID};
+    message.void_ = (struct coxi_void){run1, UINT64_MAX, 1, incarnation};
+    caller = caller_join(coxi_ps_url(h.ps), &as_client);
+    caller_send(caller, &message, NULL, 0);
+    assert_int_equal(COX_ELIMIT, caller_expect(caller, COXI_VOIDED)->voided.code);
+    caller_close(caller);
+    assert_code(0, harbour_commit(client, &run1, incarnation, 7, ones, 2));
+    coxi_psc_close(client);
+    harbour_close(&h);
 }

@@ -30,7 +30,7 @@ TEST(marks_that_are_equal_are_one_whatever_their_order)
 {
     const uint32_t touched[] = {1, 2, 3};
     struct coxi_marks *marks;
-    assert_code(0, coxi_marks_new(&marks));
+    assert_code(0, coxi_marks_new(SIZE_MAX, &marks));
     uint32_t a = with(marks, with(marks, 0, 0, touched, 3), 1, touched, 2);
     uint32_t b = with(marks, with(marks, 0, 1, touched, 2), 0, touched, 3);
     assert_int_equal(a, b);
@@ -61,7 +61,7 @@ TEST(marks_keep_what_is_in_use_while_others_come_and_go)
     } uses[USES];
     uint64_t random = 4711;
     struct coxi_marks *marks;
-    assert_code(0, coxi_marks_new(&marks));
+    assert_code(0, coxi_marks_new(SIZE_MAX, &marks));
     for (int round = 0; round < ROUNDS; round++) {
         size_t i = coxi_rand(&random) % USES;
         struct coxi_segment found;
@@ -81,5 +81,26 @@ TEST(marks_keep_what_is_in_use_while_others_come_and_go)
         uses[i].mark = with(marks, COXI_MARK_NONE, 5, uses[i].touched, uses[i].n);
         assert_true(uses[i].mark <= USES); /* numbers are used again */
     }
+    coxi_marks_free(marks);
+}
+
+TEST(marks_take_no_more_memory_than_they_may)
+{
+    enum { BYTES_MAX = 4096, N = 100 };
+    static uint32_t touched[N];
+    struct coxi_marks *marks;
+    uint32_t made = 0;
+    uint32_t last = 0;
+    int r = 0;
+    assert_code(0, coxi_marks_new(BYTES_MAX, &marks));
+    for (uint32_t i = 0; r == 0; i++) {
+        const struct coxi_segment added = {i, false, touched, N};
+        assert_in_range(i, 0, BYTES_MAX / sizeof(touched));
+        last = made;
+        r = coxi_marks_with(marks, 0, &added, &made);
+    }
+    assert_code(COX_ELIMIT, r);
+    coxi_marks_drop(marks, last); /* makes room for another */
+    (void)with(marks, 0, 7777, touched, N);
     coxi_marks_free(marks);
 }
