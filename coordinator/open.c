@@ -302,7 +302,7 @@ static int start(struct cox_coordinator *c, const struct cox_cluster *cluster)
     }
     if (r == 0) {
         r = coxi_loop_start(c->loop, "cox:loop");
-        c->phase.loop_runs = r == 0;
+        c->site.loop_runs = r == 0;
     }
     if (r == 0) {
         r = take_ps(c, end_ms);
@@ -520,7 +520,7 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
     }
     struct timespec until = coxi_deadline(timeout_ms);
     coxi_trigger_let_save(c, &until, timeout_ms != 0);
-    if (c->phase.loop_runs) {
+    if (c->site.loop_runs) {
         r = stop_closures(c, &until, timeout_ms);
         stop_threads(c, &until);
         if (c->site.local == NULL) { /* daemons of a local cluster end anyway */

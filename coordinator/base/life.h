@@ -58,7 +58,6 @@ struct coxi_phase {
     bool closing;       /* cox_close has begun: life.closing, as a turn last saw it */
     bool shutting_down; /* every connection is being closed */
     bool fatal_handled; /* workers and closures were told of life.fatal */
-    bool loop_runs;     /* used by the threads that open and close, not by the loop */
 };
 
 #endif

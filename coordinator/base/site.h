@@ -3,6 +3,8 @@
 #ifndef COXI_COORDINATOR_BASE_SITE_H
 #define COXI_COORDINATOR_BASE_SITE_H
 
+#include <stdbool.h>
+
 struct cox_cluster;
 struct coxi_links;
 struct coxi_local;
@@ -11,6 +13,7 @@ struct coxi_site {
     struct cox_cluster *cluster; /* the addresses of its ps are guarded by ps.lock */
     struct coxi_local *local;    /* the processes of a local cluster; or NULL */
     struct coxi_links *links;
+    bool loop_runs; /* used only by the threads that open and close the client */
 };
 
 #endif
