@@ -18,6 +18,7 @@
 #include "bench/paced.h"
 #include "bench/pair.h"
 #include "bench/raw.h"
+#include "common/file.h"
 #include "common/sync.h"
 
 enum { BATCH = 4096 };
@@ -162,7 +163,10 @@ void bench_checkpoint_pulls(struct bench *bench)
     struct writing snapshots = {.pair = &pair};
     struct writing dd = {.bytes = bench->bytes};
     double seconds = bench->seconds / BENCH_ROUNDS / 2;
-    (void)snprintf(snapshots.path, sizeof(dd.path), "%s/snapshot", bench->dir);
+    (void)snprintf(snapshots.path, sizeof(dd.path), "%s/ckpt-0.tmp", bench->dir);
+    bench_check(coxi_directory_make(snapshots.path), "directory");
+    (void)snprintf(snapshots.path, sizeof(dd.path),
+                   "%s/ckpt-0.tmp/ps-0-of-1.safetensors", bench->dir);
     (void)snprintf(dd.path, sizeof(dd.path), "%s/dd", bench->dir);
     pair_open(bench, PAIR_TCP, &pair);
     uint32_t table = fill(&pair, bench->bytes);

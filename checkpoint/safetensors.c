@@ -5,7 +5,6 @@
  */
 #include "checkpoint/safetensors_internal.h"
 
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/beneath.h"
 #include "common/crc.h"
 #include "common/dtype.h"
 #include "common/error.h"
@@ -151,15 +151,18 @@ static const char *parse_header(struct coxi_st_file *file)
     return parse_tensors(file, sizeof(header_len) + header_len);
 }
 
-static int map_file(const char *path, uint64_t bytes, struct coxi_st_file *file)
+static int map_file(const char *root, const char *path, uint64_t bytes,
+                    struct coxi_st_file *file)
 {
     struct stat st;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &st) != 0) {
-        int r = coxi_error_errno(COX_EIO, "cannot read %s", path);
-        if (fd >= 0) {
-            (void)close(fd);
-        }
+    int fd = -1;
+    int r = coxi_beneath_open(root, path, &fd);
+    if (r != 0) {
+        return r;
+    }
+    if (fstat(fd, &st) != 0) {
+        r = coxi_error_errno(COX_EIO, "cannot read %s", path);
+        (void)close(fd);
         return r;
     }
     if ((uint64_t)st.st_size != bytes || bytes == 0) {
@@ -168,7 +171,7 @@ static int map_file(const char *path, uint64_t bytes, struct coxi_st_file *file)
                           (long long)st.st_size, (unsigned long long)bytes);
     }
     void *map = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-    int r = map == MAP_FAILED ? coxi_error_errno(COX_EIO, "cannot read %s", path) : 0;
+    r = map == MAP_FAILED ? coxi_error_errno(COX_EIO, "cannot read %s", path) : 0;
     (void)close(fd);
     if (r == 0) {
         file->map = map;
@@ -192,11 +195,17 @@ static uint32_t sum_file(const struct coxi_st_file *file)
 int coxi_st_open(const char *path, uint64_t bytes, const uint32_t *crc32,
                  struct coxi_st_file **ret)
 {
+    return coxi_st_open_beneath(NULL, path, bytes, crc32, ret);
+}
+
+int coxi_st_open_beneath(const char *root, const char *path, uint64_t bytes,
+                         const uint32_t *crc32, struct coxi_st_file **ret)
+{
     struct coxi_st_file *file = calloc(1, sizeof(*file));
     if (file == NULL) {
         return coxi_error_memory("a checkpoint file");
     }
-    int r = map_file(path, bytes, file);
+    int r = map_file(root, path, bytes, file);
     if (r == 0 && crc32 != NULL) {
         uint32_t found = sum_file(file);
         if (found != *crc32) {

@@ -40,6 +40,12 @@ int coxi_st_create(const char *path, const struct coxi_st_tensor *tensors, size_
                    const struct coxi_st_metadata *metadata, size_t n_metadata,
                    struct coxi_st_writer **ret);
 
+/* The same, if the file lies beneath `root` (common/beneath.h); NULL: anywhere. */
+int coxi_st_create_beneath(const char *root, const char *path,
+                           const struct coxi_st_tensor *tensors, size_t n,
+                           const struct coxi_st_metadata *metadata, size_t n_metadata,
+                           struct coxi_st_writer **ret);
+
 /* Writes the next bytes of a tensor; bytes of others may be written in between. */
 int coxi_st_put(struct coxi_st_writer *writer, size_t tensor, const void *data,
                 size_t len);
@@ -64,6 +70,10 @@ void coxi_st_abandon(struct coxi_st_writer *writer);
  */
 int coxi_st_open(const char *path, uint64_t bytes, const uint32_t *crc32,
                  struct coxi_st_file **ret);
+
+/* The same, if the file lies beneath `root` (common/beneath.h); NULL: anywhere. */
+int coxi_st_open_beneath(const char *root, const char *path, uint64_t bytes,
+                         const uint32_t *crc32, struct coxi_st_file **ret);
 size_t coxi_st_count(const struct coxi_st_file *file);
 const struct coxi_st_tensor *coxi_st_at(const struct coxi_st_file *file, size_t i);
 const struct coxi_st_tensor *coxi_st_find(const struct coxi_st_file *file,

@@ -17,6 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/beneath.h"
 #include "common/buffer.h"
 #include "common/crc.h"
 #include "common/disk.h"
@@ -36,6 +37,7 @@ struct stream {
 
 struct coxi_st_writer {
     int fd;
+    char *root; /* or NULL */
     char *path;
     struct stream *streams;
     size_t n_streams;
@@ -251,6 +253,7 @@ static void writer_free(struct coxi_st_writer *writer)
         free(writer->streams[i].buffer);
     }
     free(writer->streams);
+    free(writer->root);
     free(writer->path);
     if (writer->fd >= 0) {
         (void)close(writer->fd);
@@ -262,18 +265,18 @@ static void writer_free(struct coxi_st_writer *writer)
 static int begin_file(struct coxi_st_writer *writer, const char *header)
 {
     uint64_t len = strlen(header);
-    writer->fd = open(writer->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    if (writer->fd < 0) {
-        return coxi_error_errno(COX_EIO, "cannot create %s", writer->path);
+    int r = coxi_beneath_create(writer->root, writer->path, &writer->fd);
+    if (r != 0) {
+        return r;
     }
     writer->header_crc = coxi_crc32(0, &len, sizeof(len));
     writer->header_crc = coxi_crc32(writer->header_crc, header, len);
-    int r = write_at(writer, (const uint8_t *)&len, sizeof(len), 0);
+    r = write_at(writer, (const uint8_t *)&len, sizeof(len), 0);
     if (r == 0) {
         r = write_at(writer, (const uint8_t *)header, len, sizeof(len));
     }
     if (r != 0) {
-        (void)unlink(writer->path);
+        coxi_beneath_remove(writer->root, writer->path);
     }
     return r;
 }
@@ -282,14 +285,24 @@ int coxi_st_create(const char *path, const struct coxi_st_tensor *tensors, size_
                    const struct coxi_st_metadata *metadata, size_t n_metadata,
                    struct coxi_st_writer **ret)
 {
+    return coxi_st_create_beneath(NULL, path, tensors, n, metadata, n_metadata, ret);
+}
+
+int coxi_st_create_beneath(const char *root, const char *path,
+                           const struct coxi_st_tensor *tensors, size_t n,
+                           const struct coxi_st_metadata *metadata, size_t n_metadata,
+                           struct coxi_st_writer **ret)
+{
     char *header = NULL;
     struct coxi_st_writer *writer = calloc(1, sizeof(*writer));
     if (writer == NULL) {
         return coxi_error_memory("a checkpoint file");
     }
     writer->fd = -1;
+    writer->root = root != NULL ? strdup(root) : NULL;
     writer->path = strdup(path);
-    int r = writer->path == NULL ? coxi_error_memory("a checkpoint file") : 0;
+    bool has_names = writer->path != NULL && (writer->root != NULL) == (root != NULL);
+    int r = !has_names ? coxi_error_memory("a checkpoint file") : 0;
     if (r == 0) {
         r = header_text(tensors, n, metadata, n_metadata, &header);
         r = r != 0 ? coxi_error(r, "cannot create %s: %s", path, coxi_error_text()) : 0;
@@ -355,7 +368,7 @@ int coxi_st_finish(struct coxi_st_writer *writer, uint64_t *ret_bytes,
 void coxi_st_abandon(struct coxi_st_writer *writer)
 {
     if (writer != NULL) {
-        (void)unlink(writer->path);
+        coxi_beneath_remove(writer->root, writer->path);
         writer_free(writer);
     }
 }

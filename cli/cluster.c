@@ -26,6 +26,7 @@ struct config {
     int64_t restarts;
     const char *dir;
     const char *log_dir;
+    const char *checkpoint_root;
 };
 
 #define CLUSTER_OPTIONS                                                                \
@@ -69,7 +70,12 @@ struct config {
          .offset = offsetof(struct config, log_dir),                                   \
          .help = "keep the daemons' logs, and what steps print, in this directory "    \
                  "(default: "                                                          \
-                 "no logs; what steps print goes to standard error)"}
+                 "no logs; what steps print goes to standard error)"},                 \
+        {.name = "checkpoint-root",                                                    \
+         .type = COXI_OPTION_STRING,                                                   \
+         .offset = offsetof(struct config, checkpoint_root),                           \
+         .help = "the parameter servers write and read checkpoints only beneath this " \
+                 "directory, an absolute path"}
 
 static const struct coxi_option cluster_options[] = {
     CLUSTER_OPTIONS,
@@ -186,6 +192,7 @@ static int open_session(struct session *session, const struct config *config,
         .dir = config->dir,
         .dir_is_ours = config->lifeline > 0,
         .log_dir = config->log_dir,
+        .checkpoint_root = config->checkpoint_root,
         .prints_fd = config->prints_fd > 0 ? (int)config->prints_fd : STDERR_FILENO,
         .on_fail = on_fail,
         .on_end = on_end,

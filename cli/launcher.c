@@ -245,6 +245,10 @@ static void make_arguments(const struct daemon *daemon,
     if (alert_level(launcher) != NULL) {
         (void)coxi_path(text[n++], "--alerts=%s", alert_level(launcher));
     }
+    if (!is_worker(daemon) && launcher->options.checkpoint_root != NULL) {
+        (void)coxi_path(text[n++], "--checkpoint-root=%s",
+                        launcher->options.checkpoint_root);
+    }
     if (is_worker(daemon)) {
         (void)coxi_path(text[n++], "--slots=%u", launcher->options.slots);
         (void)coxi_path(text[n++], "--step-memory-max=%llu",

@@ -16,7 +16,8 @@ struct coxi_launcher_options {
     uint32_t n_workers;
     uint32_t slots;
     int peer_timeout_ms;
-    uint64_t step_memory_max; /* of each worker, bytes; 0: no limit */
+    uint64_t step_memory_max;    /* of each worker, bytes; 0: no limit */
+    const char *checkpoint_root; /* of each ps; NULL: it has none */
     const char *dir;     /* for sockets, made if missing; NULL: a new one in /tmp */
     bool dir_is_ours;    /* remove `dir` at the end, as a new one is removed */
     const char *log_dir; /* made if missing; NULL: the logs are removed with `dir` */

@@ -188,6 +188,11 @@ static int spawn(struct coxi_local *local, const struct cox_options *options,
     if (options->log_dir != NULL) {
         add(arguments, "--log-dir=%s", options->log_dir);
     }
+    char root[PATH_MAX];
+    if (options->checkpoint_dir != NULL &&
+        realpath(options->checkpoint_dir, root) != NULL) {
+        add(arguments, "--checkpoint-root=%s", root);
+    }
     bool has_stderr = fcntl(STDERR_FILENO, F_GETFD) >= 0;
     if (has_stderr) {
         add(arguments, "--prints-fd=%d", PRINTS_FD);

@@ -51,7 +51,7 @@ int coxi_file_read(const char *path, size_t max, uint8_t **ret, size_t *ret_len)
 {
     struct stat st;
     uint8_t *bytes = NULL;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* it may be a FIFO */
     if (fd < 0) {
         return coxi_error_errno(errno == ENOENT ? COX_ENOENT : COX_EIO,
                                 "cannot read %s", path);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "common/error.h"
 #include "common/log.h"
 #include "common/loop.h"
 #include "common/option.h"
@@ -12,6 +13,7 @@
 struct config {
     struct coxi_daemon_options daemon;
     int64_t memory_max;
+    const char *checkpoint_root;
 };
 
 static const struct coxi_option options[] = {
@@ -21,6 +23,11 @@ static const struct coxi_option options[] = {
      .offset = offsetof(struct config, memory_max),
      .max = COXI_BYTES_MAX,
      .help = "bytes of all variables and tables; 0: no limit"},
+    {.name = "checkpoint-root",
+     .type = COXI_OPTION_STRING,
+     .offset = offsetof(struct config, checkpoint_root),
+     .help = "write and read checkpoints only beneath this directory, an absolute "
+             "path (default: in whatever directory the client names)"},
 };
 
 static const struct coxi_program program = {
@@ -53,6 +60,14 @@ static void on_signal(void *arg, int signum)
     coxi_loop_stop(daemon->loop);
 }
 
+static int check_root(const char *root)
+{
+    return root == NULL || *root == '/'
+               ? 0
+               : coxi_error(COX_EINVAL, "--checkpoint-root=%s is no absolute path",
+                            root);
+}
+
 static int run(const struct config *config)
 {
     struct daemon daemon = {0};
@@ -62,8 +77,12 @@ static int run(const struct config *config)
         .peer_timeout_ms = (int)config->daemon.peer_timeout_ms,
         .memory_max = (uint64_t)config->memory_max,
         .local_path = coxi_daemon_local_path(&config->daemon),
+        .checkpoint_root = config->checkpoint_root,
     };
-    int r = coxi_ps_open(&ps, &daemon.ps);
+    int r = check_root(config->checkpoint_root);
+    if (r == 0) {
+        r = coxi_ps_open(&ps, &daemon.ps);
+    }
     if (r == 0) {
         r = coxi_loop_new(ps.peer_timeout_ms / 16 + 1, on_tick, &daemon, &daemon.loop);
     }

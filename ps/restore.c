@@ -499,7 +499,8 @@ static int load(struct coxi_restoring *restoring, struct coxi_applied **ret_appl
 {
     const struct coxi_restore *request = restoring->request;
     struct coxi_st_file *file;
-    int r = coxi_st_open(request->path, request->bytes, NULL, &file);
+    int r = coxi_st_open_beneath(restoring->store->root, request->path, request->bytes,
+                                 NULL, &file);
     if (r != 0) {
         return r;
     }

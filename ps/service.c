@@ -6,20 +6,17 @@
  */
 #include "ps/service.h"
 
-#include <fcntl.h>
-#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "common/error.h"
-#include "common/file.h"
 #include "common/log.h"
 #include "common/rand.h"
 #include "common/sync.h"
 #include "net/server.h"
 #include "ps/deferred.h"
+#include "ps/places.h"
 #include "ps/store.h"
 #include "schema/limits.h"
 
@@ -39,6 +36,7 @@ struct coxi_ps {
     struct coxi_deferred *snapshots;
     struct coxi_deferred *restores; /* and probes */
     uint32_t index;
+    const char *root;       /* of its files, or NULL */
     struct coxi_mutex lock; /* guards told; leaf */
     struct claimed told;    /* the last claim that was logged */
 };
@@ -158,6 +156,9 @@ static void do_snapshot(void *arg, struct coxi_link *link,
     struct coxi_snapshot_file file = {0};
     int r = coxi_store_meant(ps->store, request->snapshot.incarnation);
     if (r == 0) {
+        r = coxi_places_check_shard(request->snapshot.path, ps->index, true);
+    }
+    if (r == 0) {
         r = coxi_store_snapshot(ps->store, &request->snapshot, &file);
     }
     answer.snapshot_done = (struct coxi_snapshot_done){
@@ -195,6 +196,9 @@ static void do_restore(void *arg, struct coxi_link *link,
     struct coxi_ps *ps = arg;
     int r = coxi_store_meant(ps->store, request->restore.incarnation);
     if (r == 0) {
+        r = coxi_places_check_shard(request->restore.path, ps->index, false);
+    }
+    if (r == 0) {
         r = coxi_store_restore(ps->store, &request->restore);
     }
     coxi_log(r == 0 ? COXI_LOG_INFO : COXI_LOG_ERROR, "restore",
@@ -203,34 +207,13 @@ static void do_restore(void *arg, struct coxi_link *link,
     (void)send_status(link, request, COXI_STATUS, r);
 }
 
-/* Opens the client's file, and makes another file beside it. */
-static int probe(const struct coxi_ps *ps, const struct coxi_probe *request)
-{
-    char path[PATH_MAX];
-    int fd = open(request->path, O_RDONLY | O_CLOEXEC);
-    int r = fd < 0 ? coxi_error_errno(COX_EIO, "it cannot open %s", request->path)
-                   : coxi_path(path, "%s.ps-%u", request->path, ps->index);
-    if (fd >= 0) {
-        (void)close(fd);
-    }
-    if (r != 0 || !request->writes) {
-        return r;
-    }
-    fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-    if (fd < 0) {
-        return coxi_error_errno(COX_EIO, "it cannot make %s", path);
-    }
-    (void)close(fd);
-    return 0;
-}
-
 static void do_probe(struct coxi_ps *ps, struct coxi_link *link,
                      const struct coxi_message *request)
 {
     struct coxi_session owner;
     bool is_owners = coxi_store_owner(ps->store, &owner) &&
                      coxi_session_equal(&owner, &request->probe.session);
-    int r = is_owners ? probe(ps, &request->probe)
+    int r = is_owners ? coxi_places_probe(ps->root, ps->index, &request->probe)
                       : coxi_error(COX_EFENCED, "this ps serves another client");
     (void)send_status(link, request, COXI_STATUS, r);
 }
@@ -543,7 +526,9 @@ int coxi_ps_open(const struct coxi_ps_options *options, struct coxi_ps **ret)
     int r = coxi_store_new(options->index, server.self.incarnation, &ps->store);
     if (r == 0) {
         ps->index = options->index;
+        ps->root = options->checkpoint_root;
         coxi_store_set_memory_max(ps->store, options->memory_max);
+        coxi_store_set_root(ps->store, ps->root);
         r = coxi_deferred_new("cox:snapshots", do_snapshot, ps, &ps->snapshots);
     }
     if (r == 0) {

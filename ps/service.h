@@ -14,6 +14,8 @@ struct coxi_ps_options {
     int peer_timeout_ms;
     uint64_t memory_max; /* bytes of variables and tables; 0: no limit */
     bool local_path;     /* use shared memory if a peer on the same host offers it */
+    /* the directory beneath which all its files lie; NULL: anywhere; borrowed */
+    const char *checkpoint_root;
 };
 
 /* Listens; serving begins at once. COX_EADDRESS, COX_ENOMEM. */

@@ -274,11 +274,11 @@ static int create_file(struct coxi_taking *taking)
             {"applied", (const char *)applied.data},
             {"base", base},
         };
-        r = coxi_st_create(taking->request->path, taking->plan.tensors,
-                           taking->plan.n_tensors, metadata,
-                           sizeof(metadata) / sizeof(*metadata) -
-                               (taking->done.base == 0 ? 1 : 0),
-                           &taking->file);
+        r = coxi_st_create_beneath(
+            taking->store->root, taking->request->path, taking->plan.tensors,
+            taking->plan.n_tensors, metadata,
+            sizeof(metadata) / sizeof(*metadata) - (taking->done.base == 0 ? 1 : 0),
+            &taking->file);
     }
     if (r == COX_EIO) {
         r = coxi_error(r,

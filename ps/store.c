@@ -31,6 +31,11 @@ void coxi_store_set_memory_max(struct coxi_store *store, uint64_t bytes)
     store->memory.max_bytes = bytes;
 }
 
+void coxi_store_set_root(struct coxi_store *store, const char *root)
+{
+    store->root = root;
+}
+
 enum { PARTS_FIRST = 16 };
 
 static void part_fini(struct coxi_part *part)

@@ -25,6 +25,11 @@ void coxi_store_free(struct coxi_store *store); /* takes NULL */
  * limit. Call it before the store is used. */
 void coxi_store_set_memory_max(struct coxi_store *store, uint64_t bytes);
 
+/* Snapshots are written, and restored, beneath `root` only (--checkpoint-root), which
+ * the store borrows; NULL, the initial value: anywhere. Call it before the store is
+ * used. */
+void coxi_store_set_root(struct coxi_store *store, const char *root);
+
 /*
  * Claims the store for a run, or for a newer client of the same run. A second claim of
  * the same session changes nothing. Any other claim empties the store and, except for

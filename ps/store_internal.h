@@ -48,6 +48,7 @@ struct coxi_restoring;
 
 struct coxi_store {
     uint32_t ps_index;
+    const char *root;                  /* of snapshots, or NULL; constant */
     atomic_uint_least64_t incarnation; /* changed with the registry written */
     struct coxi_served served;
 

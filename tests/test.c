@@ -2,6 +2,7 @@
 #include "tests/test.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -139,6 +140,20 @@ void coxi_test_write(const char *path, const void *bytes, size_t len)
     assert_non_null(file);
     assert_int_equal(len, fwrite(bytes, 1, len, file));
     assert_int_equal(0, fclose(file));
+}
+
+int coxi_test_hold_file(const char *path)
+{
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_true(signal(SIGIO, SIG_IGN) != SIG_ERR); /* tells that somebody tries */
+    assert_int_equal(0, fcntl(fd, F_SETLEASE, F_WRLCK));
+    return fd;
+}
+
+bool coxi_test_is_wanted(void *fd)
+{
+    return fcntl(*(int *)fd, F_GETLEASE) != F_WRLCK;
 }
 
 char *coxi_test_read(const char *path, size_t *ret_len)

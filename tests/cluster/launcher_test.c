@@ -46,6 +46,38 @@ TEST(ps_that_cannot_listen_when_it_is_started_again_has_further_tries)
     crew_close(&crew);
 }
 
+/* True if the process was started with that argument. */
+static bool has_argument(pid_t pid, const char *argument)
+{
+    char path[64];
+    char all[4096] = "";
+    (void)snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)pid);
+    FILE *file = fopen(path, "re");
+    assert_non_null(file);
+    size_t len = fread(all, 1, sizeof(all) - 1, file);
+    (void)fclose(file);
+    bool has = false;
+    for (size_t at = 0; at < len && !has; at += strlen(all + at) + 1) {
+        has = strcmp(all + at, argument) == 0;
+    }
+    return has;
+}
+
+TEST(ps_of_a_local_cluster_writes_in_the_clients_directory_only)
+{
+    struct crew crew;
+    char argument[300];
+    uint64_t number = 0;
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.checkpoint_dir = coxi_test_path("ckpt");
+    (void)snprintf(argument, sizeof(argument), "--checkpoint-root=%s",
+                   options.checkpoint_dir);
+    crew_open(&crew, 1, 1, "counter", &options);
+    assert_true(has_argument(crew_ps_process(&crew, 0), argument));
+    assert_code(0, cox_checkpoint_save(crew.c, NULL, &number));
+    crew_close(&crew);
+}
+
 TEST(local_cluster_that_ends_tells_its_client_why)
 {
     struct crew crew;

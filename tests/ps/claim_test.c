@@ -119,7 +119,7 @@ TEST(ps_opens_the_file_of_a_probe_and_makes_its_own_beside_it)
     char its[300];
     struct harbour h;
     struct coxi_message probe = {.kind = COXI_PROBE};
-    const char *path = coxi_test_path("probe");
+    const char *path = coxi_test_path(".coxswain-probe-0123456789abcdef");
     (void)snprintf(its, sizeof(its), "%s.ps-0", path);
     harbour_open(&h, harbour_ipc());
     struct coxi_psc *client = harbour_dial(&h, COXI_ROLE_CLIENT, &run1);

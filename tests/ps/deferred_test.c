@@ -1,7 +1,5 @@
 /* A ps goes on while a snapshot or a restore takes long. */
-#include <fcntl.h>
 #include <pthread.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -83,10 +81,11 @@ static void scene_close(struct scene *s)
 static struct coxi_message snapshot_message(const struct scene *s, uint64_t number)
 {
     struct coxi_message message = {.request = 100 + number, .kind = COXI_SNAPSHOT};
-    message.snapshot = (struct coxi_snapshot){.session = run1,
-                                              .number = number,
-                                              .path = coxi_test_path("s.st"),
-                                              .incarnation = s->incarnation};
+    message.snapshot =
+        (struct coxi_snapshot){.session = run1,
+                               .number = number,
+                               .path = harbour_shard(coxi_test_dir(), "ckpt-1.tmp"),
+                               .incarnation = s->incarnation};
     return message;
 }
 
@@ -161,7 +160,7 @@ TEST(a_snapshot_that_is_asked_for_again_while_it_is_written_is_written_once)
     scene_close(&s);
 }
 
-/* ---- restores: from a pipe, whose reader stands still until somebody writes */
+/* ---- restores: from a file that cannot be opened until the test lets go of it */
 
 static struct caller *ask_to_restore(struct scene *s, const char *path)
 {
@@ -176,25 +175,6 @@ static struct caller *ask_to_restore(struct scene *s, const char *path)
     return caller;
 }
 
-struct pipe {
-    const char *path;
-    int fd;
-};
-
-static bool is_read(void *arg)
-{
-    struct pipe *pipe = arg;
-    pipe->fd = open(pipe->path, O_WRONLY | O_NONBLOCK); /* ENXIO: nobody reads */
-    return pipe->fd >= 0;
-}
-
-static void let_it_be_read(const char *path)
-{
-    struct pipe pipe = {.path = path};
-    coxi_test_until(is_read, &pipe, "the restore's opening of its file");
-    assert_int_equal(0, close(pipe.fd));
-}
-
 static bool is_unready(void *arg)
 {
     struct scene *s = arg;
@@ -206,19 +186,21 @@ TEST(ps_that_is_being_restored_answers_and_says_that_it_is_not_ready)
 {
     struct scene s;
     const float ones[2] = {1, 1};
-    char *path = coxi_test_path("pipe");
+    char *path = harbour_shard(coxi_test_dir(), "ckpt-1");
     scene_open(&s);
-    assert_int_equal(0, mkfifo(path, 0600));
+    coxi_test_write(path, "x", 1);
+    int held = coxi_test_hold_file(path);
     struct caller *caller = ask_to_restore(&s, path);
     coxi_test_until(is_unready, &s, "the restore");
+    coxi_test_until(coxi_test_is_wanted, &held, "the opening of its file");
     assert_error_names("not restored yet");
     assert_answers(caller);
     assert_code(COX_EPSLOST,
                 harbour_commit(s.client, &run1, s.incarnation, 5, ones, 2));
     assert_code(0, harbour_create(s.client, &run1, 2)); /* the variable exists */
     assert_int_equal(0, caller_waiting(caller));
-    let_it_be_read(path);
-    assert_true(caller_expect(caller, COXI_STATUS)->status.code != 0); /* a pipe */
+    assert_int_equal(0, close(held));
+    assert_true(caller_expect(caller, COXI_STATUS)->status.code != 0); /* no shard */
     /* The half-restored store stays unready until a client claims it again. */
     assert_true(is_unready(&s));
     caller_close(caller);
@@ -229,11 +211,13 @@ TEST(ps_that_is_being_restored_is_claimed_at_once_and_has_nothing_of_the_old_run
 {
     struct scene s;
     float found[2] = {7, 7};
-    char *path = coxi_test_path("pipe");
+    char *path = harbour_shard(coxi_test_dir(), "ckpt-1");
     scene_open(&s);
-    assert_int_equal(0, mkfifo(path, 0600));
+    coxi_test_write(path, "x", 1);
+    int held = coxi_test_hold_file(path);
     struct caller *caller = ask_to_restore(&s, path);
     coxi_test_until(is_unready, &s, "the restore");
+    coxi_test_until(coxi_test_is_wanted, &held, "the opening of its file");
     struct coxi_psc *client = harbour_dial(&s.harbour, COXI_ROLE_CLIENT, &newer);
     assert_code(0, harbour_claim(client, &newer));
     uint64_t now = coxi_psc_incarnation(client); /* a new incarnation since the claim */
@@ -241,7 +225,7 @@ TEST(ps_that_is_being_restored_is_claimed_at_once_and_has_nothing_of_the_old_run
     assert_code(0, harbour_pull(client, &newer, now, found, 2));
     assert_int_equal(0, caller_expect(caller, COXI_STATUS)->request); /* of the newer */
     assert_int_equal(0, caller_waiting(caller));
-    let_it_be_read(path);
+    assert_int_equal(0, close(held));
     assert_code(COX_EFENCED, caller_expect(caller, COXI_STATUS)->status.code);
     assert_code(0, harbour_pull(client, &newer, now, found, 2));
     assert_true(found[0] == 0);

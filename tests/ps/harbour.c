@@ -3,13 +3,32 @@
 
 #include <stdio.h>
 
+#include "common/file.h"
 #include "tests/test.h"
 
 void harbour_open(struct harbour *harbour, const char *listen)
 {
-    struct coxi_ps_options options = {.listen = listen, .peer_timeout_ms = 10000};
+    harbour_open_rooted(harbour, listen, NULL);
+}
+
+void harbour_open_rooted(struct harbour *harbour, const char *listen, const char *root)
+{
+    struct coxi_ps_options options = {
+        .listen = listen, .peer_timeout_ms = 10000, .checkpoint_root = root};
     assert_code(0, coxi_links_new(10000, &harbour->links));
     assert_code(0, coxi_ps_open(&options, &harbour->ps));
+}
+
+char *harbour_shard(const char *in, const char *name)
+{
+    static char paths[8][PATH_MAX];
+    static size_t n;
+    char dir[PATH_MAX];
+    char *path = paths[n++ % 8];
+    assert_code(0, coxi_path(dir, "%s/%s", in, name));
+    assert_code(0, coxi_directory_make(dir));
+    assert_code(0, coxi_path(path, "%s/ps-0-of-1.safetensors", dir));
+    return path;
 }
 
 const char *harbour_ipc(void)

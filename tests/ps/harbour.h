@@ -11,7 +11,14 @@ struct harbour {
 };
 
 void harbour_open(struct harbour *harbour, const char *listen);
+
+/* The same for a ps with a root of its files. */
+void harbour_open_rooted(struct harbour *harbour, const char *listen, const char *root);
 void harbour_close(struct harbour *harbour);
+
+/* The file of shard ps-0-of-1 in checkpoint `name` ("ckpt-1.tmp") in the directory `in`,
+ * whose directory this makes; valid until seven more were made. */
+char *harbour_shard(const char *in, const char *name);
 
 /* An ipc address in the test's directory. */
 const char *harbour_ipc(void);

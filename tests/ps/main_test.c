@@ -14,9 +14,9 @@ static const char name[] = "coxswain-ps";
 TEST(ps_program_lists_its_options)
 {
     static const char *const listed[] = {
-        "Usage: coxswain-ps", "--listen",     "--index",     "--address-file",
-        "--peer-timeout-ms",  "--memory-max", "--log-level", "--log-max",
-        "--local-path",       "--insecure",   "COX_PS_"};
+        "Usage: coxswain-ps", "--listen",     "--index",           "--address-file",
+        "--peer-timeout-ms",  "--memory-max", "--checkpoint-root", "--log-level",
+        "--log-max",          "--local-path", "--insecure",        "COX_PS_"};
     struct program program;
     const char *const argv[] = {name, "--help", NULL};
     assert_int_equal(0, program_run(&program, argv));
@@ -41,6 +41,12 @@ TEST(ps_program_names_an_option_and_the_range_of_its_values)
                            "--index takes a number from 0 to 65535");
     program_assert_refuses(name, "--peer-timeout-ms=ten", "--peer-timeout-ms");
     program_assert_refuses(name, "--log-level=loud", "--log-level");
+}
+
+TEST(ps_program_takes_an_absolute_path_as_its_checkpoint_root)
+{
+    program_assert_refuses(name, "--checkpoint-root=checkpoints",
+                           "--checkpoint-root=checkpoints is no absolute path");
 }
 
 TEST(ps_program_listens_beyond_loopback_only_when_told_so)

@@ -43,6 +43,7 @@ static void serve_a_run(const char *listen)
     struct coxi_counters counts;
     struct coxi_snapshot_done done = {0};
     struct coxi_st_file *file;
+    const char *path = harbour_shard(coxi_test_dir(), "ckpt-1.tmp");
     harbour_open(&h, listen);
     struct coxi_psc *client = harbour_dial(&h, COXI_ROLE_CLIENT, &run1);
     uint64_t incarnation = coxi_psc_incarnation(client);
@@ -70,17 +71,15 @@ static void serve_a_run(const char *listen)
     assert_int_equal(1, counts.duplicates);
     assert_int_equal(1, counts.pulls);
     assert_int_equal(sizeof(values), counts.bytes);
-    message = (struct coxi_message){.kind = COXI_SNAPSHOT,
-                                    .snapshot = {.session = run1,
-                                                 .number = 1,
-                                                 .path = coxi_test_path("s.st"),
-                                                 .incarnation = incarnation}};
+    message = (struct coxi_message){
+        .kind = COXI_SNAPSHOT,
+        .snapshot = {
+            .session = run1, .number = 1, .path = path, .incarnation = incarnation}};
     assert_code(0, coxi_psc_call(client, &message, &request, COXI_SNAPSHOT_DONE,
                                  take_snapshot, &done));
     assert_int_equal(7, done.watermark);
     assert_int_equal(1, done.n_applied);
-    assert_code(0,
-                coxi_st_open(coxi_test_path("s.st"), done.bytes, &done.crc32, &file));
+    assert_code(0, coxi_st_open(path, done.bytes, &done.crc32, &file));
     assert_memory_equal(found, coxi_st_find(file, "v")->data, sizeof(found));
     coxi_st_close(file);
     message = (struct coxi_message){.kind = COXI_RELEASE, .release = run1};
@@ -177,10 +176,10 @@ TEST(ps_answers_a_snapshot_that_cannot_be_written_with_the_reason)
         .kind = COXI_SNAPSHOT,
         .snapshot = {.session = run1,
                      .number = 1,
-                     .path = "/no/such/directory/s.st",
+                     .path = "/no/such/ckpt-1.tmp/ps-0-of-1.safetensors",
                      .incarnation = coxi_psc_incarnation(client)}};
     assert_code(COX_EIO, harbour_ask(client, &message, COXI_SNAPSHOT_DONE));
-    assert_error_names("/no/such/directory/s.st");
+    assert_error_names("/no/such/ckpt-1.tmp/ps-0-of-1.safetensors");
     assert_code(0, harbour_create(client, &run1, 1));
     coxi_psc_close(client);
     harbour_close(&h);
@@ -375,10 +374,11 @@ TEST(ps_refuses_what_was_meant_for_another_incarnation)
         .session = run1, .round = 1, .path = "/no/such/file", .incarnation = other};
     assert_code(COX_EPSLOST, harbour_ask(client, &message, COXI_STATUS));
     message = (struct coxi_message){.kind = COXI_SNAPSHOT};
-    message.snapshot = (struct coxi_snapshot){.session = run1,
-                                              .number = 1,
-                                              .path = coxi_test_path("s.st"),
-                                              .incarnation = other};
+    message.snapshot =
+        (struct coxi_snapshot){.session = run1,
+                               .number = 1,
+                               .path = harbour_shard(coxi_test_dir(), "ckpt-1.tmp"),
+                               .incarnation = other};
     assert_code(COX_EPSLOST, harbour_ask(client, &message, COXI_SNAPSHOT_DONE));
     assert_int_equal(-1, access(message.snapshot.path, F_OK));
     int code = 0;

@@ -34,13 +34,14 @@ static int commit(struct coxi_psc *psc, uint64_t closure)
 
 static int snapshot(struct coxi_psc *psc, uint64_t number)
 {
-    char name[16];
+    char name[32];
     struct coxi_message message = {.kind = COXI_SNAPSHOT};
-    (void)snprintf(name, sizeof(name), "%u.st", (unsigned)number);
-    message.snapshot = (struct coxi_snapshot){.session = run1,
-                                              .number = number,
-                                              .path = coxi_test_path(name),
-                                              .incarnation = coxi_psc_incarnation(psc)};
+    (void)snprintf(name, sizeof(name), "ckpt-%u.tmp", (unsigned)number);
+    message.snapshot =
+        (struct coxi_snapshot){.session = run1,
+                               .number = number,
+                               .path = harbour_shard(coxi_test_dir(), name),
+                               .incarnation = coxi_psc_incarnation(psc)};
     return harbour_ask(psc, &message, COXI_SNAPSHOT_DONE);
 }
 
@@ -73,7 +74,7 @@ TEST(ps_fails_a_snapshot_with_more_applied_than_a_message_holds)
 static int create(struct coxi_psc *psc, uint32_t id)
 {
     struct coxi_shard shards[COXI_PS_MAX];
-    char name[16];
+    char name[32];
     struct coxi_message message = {.kind = COXI_CREATE};
     for (uint32_t p = 0; p < COXI_PS_MAX; p++) {
         shards[p] = (struct coxi_shard){.ps = p, .begin = p, .count = 1};

@@ -101,7 +101,7 @@ MUTATIONS = {
 
 COVERS = {
     "files": ("a shard is written over another", [
-        ("checkpoint", "begin_file", "O_EXCL", "O_TRUNC")]),
+        ("common", "coxi_beneath_create", "O_EXCL", "O_TRUNC")]),
     "repeats": ("requests are repeated to a process of another incarnation", [
         ("net", "greeted", "    struct coxi_link *link = channel->link;",
          "    for (uint64_t id = psc->waiting.first; !channel->up && id < psc->waiting.next; id++) {"

@@ -1,12 +1,10 @@
 /* A ps is lost and comes back: its values are restored and replayed, and each closure
  * counts once. */
-#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/coordinator/yard.h"
@@ -286,14 +284,7 @@ static bool has_restored_the_second(void *arg)
     return found;
 }
 
-static bool is_being_read(void *arg)
-{
-    int fd = open(arg, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
-    return fd >= 0 && close(fd) == 0;
-}
-
-/* The first ps's shard is a FIFO, so that ps cannot open it before somebody writes to
- * it. */
+/* The first ps cannot open its shard before the test lets go of it. */
 TEST(ps_that_are_lost_together_do_not_wait_for_each_other_to_be_restored)
 {
     struct counted s;
@@ -301,11 +292,13 @@ TEST(ps_that_are_lost_together_do_not_wait_for_each_other_to_be_restored)
     char *shard = coxi_test_path("checkpoints/ckpt-1/ps-0-of-2.safetensors");
     counted_open(&s, 1);
     assert_code(0, cox_checkpoint_save(s.crew.c, NULL, NULL));
-    assert_int_equal(0, unlink(shard));
-    assert_int_equal(0, mkfifo(shard, 0600));
+    int held = coxi_test_hold_file(shard);
     kill_both(&s);
+    coxi_test_until(coxi_test_is_wanted, &held, "the first one reading");
     coxi_test_until(has_restored_the_second, &s.crew, "the other one restored");
-    coxi_test_until(is_being_read, shard, "the first one reading");
+    assert_true(coxi_test_is_wanted(&held));
+    assert_int_equal(0, ftruncate(held, 0));
+    assert_int_equal(0, close(held));
     assert_code(COX_EPSLOST,
                 cox_variable_read(s.crew.c, s.counters[0], &value, sizeof(value)));
     assert_error_names("ckpt-1/ps-0-of-2.safetensors");
