@@ -412,13 +412,25 @@ static int stop_closures(struct cox_coordinator *c, const struct timespec *until
     return r;
 }
 
-/* Waits for calls of other threads until `until`; false: some have not ended. */
+/* True while calls of other threads use the coordinator. */
+static bool are_under_way(const struct cox_coordinator *c) COXI_REQUIRES(c->lock)
+{
+    return c->life.n_calls > 0 || c->life.n_waking != atomic_load(&c->n_woken);
+}
+
+/* Waits for calls of other threads until `until`; false: some have not ended. Nobody
+ * tells that a call has woken the loop, which takes a moment: it looks again. */
 static bool await_calls(struct cox_coordinator *c, const struct timespec *until)
 {
+    bool in_time = true;
     coxi_lock(&c->lock);
-    while (c->life.n_calls > 0 && coxi_wait_until(&c->life.idle, &c->lock, until)) {
+    while (in_time && are_under_way(c)) {
+        struct timespec slice = coxi_deadline(1);
+        bool looks = c->life.n_calls == 0 && coxi_before(&slice, until);
+        in_time =
+            coxi_wait_until(&c->life.idle, &c->lock, looks ? &slice : until) || looks;
     }
-    bool ended = c->life.n_calls == 0;
+    bool ended = !are_under_way(c);
     coxi_unlock(&c->lock);
     return ended;
 }

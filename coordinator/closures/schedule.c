@@ -228,6 +228,7 @@ static int enqueue(struct cox_coordinator *c, struct coxi_closure *closure, bool
     c->life.failed = false;
     c->life.n_waiting++;
     c->life.n_unsettled++;
+    c->life.n_waking++;
     return 0;
 }
 
@@ -327,6 +328,8 @@ static int schedule(struct cox_coordinator *c, struct cox_function *function,
     } else {
         coxi_loop_wake(c->loop);
     }
+    /* cox_close may free the coordinator from here on */
+    (void)atomic_fetch_add_explicit(&c->n_woken, 1, memory_order_release);
     return 0;
 }
 
