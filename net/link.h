@@ -208,8 +208,10 @@ typedef void (*coxi_listener_accepted)(void *arg, struct coxi_link *link);
 
 /*
  * Binds `url` (port 0: any free one); coxi_listener_start begins to accept connections.
- * COX_EAGAIN: the address is in use; COX_EADDRESS: it is malformed, or not of this
- * host.
+ * An ipc address is a socket that only this user may use, whatever the umask; a socket
+ * of this user that nobody listens at is replaced, nothing else. COX_EAGAIN: the address
+ * is in use; COX_EADDRESS: it is malformed, or not of this host, or something else has
+ * its path.
  */
 int coxi_listener_open(const char *url, coxi_listener_accepted accepted, void *arg,
                        struct coxi_listener **ret);

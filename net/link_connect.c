@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/clock.h"
 #include "common/error.h"
@@ -183,6 +185,8 @@ int coxi_link_connect_start(const char *url, int timeout_ms, coxi_link_connected
 
 /* ---- listening */
 
+#define IPC "ipc://"
+
 struct coxi_listener {
     nng_stream_listener *listener;
     nng_aio *aio;
@@ -195,6 +199,7 @@ struct coxi_listener {
 
 enum {
     ACCEPT_REST_MS = 50,
+    SOCKET_MODE = 0600,
     CLAIM_MS = 1000, /* how long an address may be in use before that is an error */
     CLAIM_REST_MS = 20,
 };
@@ -260,12 +265,29 @@ static void listener_free(struct coxi_listener *listener)
     free(listener);
 }
 
+/*
+ * nng removes whatever is at the path of an ipc address if nobody listens there, also a
+ * regular file. So this lets it have only a socket of this user. COX_EADDRESS.
+ */
+static int check_path(const char *url)
+{
+    struct stat st;
+    if (strncmp(url, IPC, strlen(IPC)) != 0 || lstat(url + strlen(IPC), &st) != 0 ||
+        (S_ISSOCK(st.st_mode) && st.st_uid == geteuid())) {
+        return 0;
+    }
+    return coxi_error(COX_EADDRESS, "cannot listen at %s: %s is there already", url,
+                      S_ISSOCK(st.st_mode) ? "another user's socket"
+                                           : "something that is no socket");
+}
+
 int coxi_listener_open(const char *url, coxi_listener_accepted accepted, void *arg,
                        struct coxi_listener **ret)
 {
-    struct coxi_listener *listener = calloc(1, sizeof(*listener));
+    int r = check_path(url);
+    struct coxi_listener *listener = r == 0 ? calloc(1, sizeof(*listener)) : NULL;
     if (listener == NULL) {
-        return coxi_error_memory("a listener");
+        return r != 0 ? r : coxi_error_memory("a listener");
     }
     (void)pthread_once(&nng_used, use_nng);
     listener->accepted = accepted;
@@ -276,6 +298,9 @@ int coxi_listener_open(const char *url, coxi_listener_accepted accepted, void *a
     } else {
         (void)nng_stream_listener_set_bool(listener->listener, NNG_OPT_TCP_NODELAY,
                                            true);
+        /* of ipc only; whatever the umask, nobody else may connect */
+        (void)nng_stream_listener_set_int(listener->listener, NNG_OPT_IPC_PERMISSIONS,
+                                          SOCKET_MODE);
         failed = nng_aio_alloc(&listener->aio, accept_callback, listener);
     }
     if (failed == 0) {

@@ -4,12 +4,14 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/error.h"
 #include "common/sync.h"
 #include "net/link.h"
 #include "tests/net/ends.h"
+#include "tests/program.h"
 #include "tests/test.h"
 
 enum { WAIT_MS = 8000 };
@@ -266,6 +268,76 @@ TEST(listener_refuses_an_address_that_is_malformed_or_not_ours)
         assert_error_names(urls[i]);
         assert_null(listener);
     }
+}
+
+/* The path of an ipc address, which the test makes something of; ret_url: the address. */
+static char *ipc_path(char ret_url[300])
+{
+    char *path = coxi_test_path("socket");
+    (void)snprintf(ret_url, 300, "ipc://%s", path);
+    return path;
+}
+
+static void assert_keeps(const char *path, const char *url, mode_t type)
+{
+    struct stat st;
+    struct coxi_listener *listener = NULL;
+    assert_code(COX_EADDRESS, coxi_listener_open(url, accept_none, NULL, &listener));
+    assert_error_names(path);
+    assert_int_equal(0, lstat(path, &st));
+    assert_int_equal(type, st.st_mode & S_IFMT);
+}
+
+TEST(listener_deletes_no_file_that_has_its_path)
+{
+    char url[300];
+    const char *path = ipc_path(url);
+    coxi_test_write(path, "precious", 8);
+    assert_keeps(path, url, S_IFREG);
+    assert_int_equal(0, unlink(path));
+    assert_int_equal(0, mkdir(path, 0700));
+    assert_keeps(path, url, S_IFDIR);
+}
+
+TEST(listener_deletes_no_symbolic_link_that_has_its_path)
+{
+    char url[300];
+    const char *path = ipc_path(url);
+    assert_int_equal(0, symlink("nowhere", path));
+    assert_keeps(path, url, S_IFLNK);
+    assert_int_equal(0, unlink(path));
+    (void)close(program_occupy(coxi_test_path("stale")));
+    assert_int_equal(0, symlink(coxi_test_path("stale"), path));
+    assert_keeps(path, url, S_IFLNK);
+}
+
+TEST(listener_replaces_only_a_socket_of_its_own_user)
+{
+    char url[300];
+    const char *path = ipc_path(url);
+    struct coxi_listener *listener = NULL;
+    (void)close(program_occupy(path)); /* nobody listens there any more */
+    if (geteuid() == 0) {              /* others cannot give a file away */
+        assert_int_equal(0, chown(path, 65534, 65534));
+        assert_keeps(path, url, S_IFSOCK);
+        assert_int_equal(0, chown(path, 0, 0));
+    }
+    assert_code(0, coxi_listener_open(url, accept_none, NULL, &listener));
+    coxi_listener_close(listener);
+}
+
+TEST(listener_lets_only_its_own_user_connect)
+{
+    char url[300];
+    struct stat st;
+    const char *path = ipc_path(url);
+    struct coxi_listener *listener = NULL;
+    mode_t before = umask(0);
+    assert_code(0, coxi_listener_open(url, accept_none, NULL, &listener));
+    (void)umask(before);
+    assert_int_equal(0, lstat(path, &st));
+    assert_int_equal(S_IFSOCK | 0600, st.st_mode);
+    coxi_listener_close(listener);
 }
 
 TEST(listener_accepts_nothing_once_it_is_closed)
