@@ -1,0 +1,95 @@
+/*
+ * The handshake by which both ends of a connection prove that they have the run's key,
+ * before any frame. It only makes and checks bytes; link_connect.c moves them.
+ *
+ *   the dialler's   {magic u32, version u16, role u8, seal u8, index u32, ciphers u32,
+ *                    run u64, zeros 8, nonce 32, share 32, tag 32}
+ *   the acceptor's  {magic u32, version u16, role u8, seal u8, index u32, cipher u32,
+ *                    nonce 32, share 32, proof 32}
+ *   the dialler's   {proof 32}
+ *
+ * Little-endian. A share is an X25519 public key (RFC 7748), new for each connection.
+ * `tag` is HMAC-SHA256 with the key of the dialler's role over all before it: strangers
+ * are turned away before anything costly is done. Proofs and the keys of the seal are
+ * HKDF-SHA256 (RFC 5869) of that key and the shared secret, with the SHA-256 of all
+ * bytes of both sides before the proofs as salt. So they are bound to both roles and
+ * indexes, to the run and to what was agreed; and they cannot be replayed or reflected,
+ * because each side has chosen a nonce, and the two proofs differ.
+ *
+ * Nothing is said to a peer that fails: the connection is closed.
+ */
+#ifndef COXI_NET_HANDSHAKE_H
+#define COXI_NET_HANDSHAKE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "net/key.h"
+
+/* Who is at an end of a connection. */
+struct coxi_party {
+    enum coxi_role role;
+    uint32_t index;
+    uint64_t run; /* 0: of no run yet */
+};
+
+/* How frames are guarded on their way; of two wishes, the greater is carried out. */
+enum coxi_seal {
+    COXI_SEAL_NONE, /* nobody else can reach the connection */
+    COXI_SEAL_MAC,  /* frames can be read by others, but not changed */
+    COXI_SEAL_FULL, /* frames can be neither read nor changed by others */
+};
+
+/* Ciphers, as bits. */
+enum { COXI_CIPHER_AES_128_GCM = 1, COXI_CIPHER_CHACHA20_POLY1305 = 2 };
+
+/* What an end brings along. */
+struct coxi_guard {
+    struct coxi_key key;
+    struct coxi_party self;
+    enum coxi_seal seal;
+};
+
+/* What both ends have agreed on. */
+struct coxi_agreed {
+    struct coxi_party peer;
+    enum coxi_seal seal;
+    uint32_t cipher;
+    uint8_t send_key[COXI_KEY_BYTES];
+    uint8_t receive_key[COXI_KEY_BYTES];
+};
+
+enum {
+    COXI_HANDSHAKE_DIAL = 128, /* bytes of the dialler's first message */
+    COXI_HANDSHAKE_ACCEPT = 112,
+    COXI_HANDSHAKE_PROOF = 32,
+    COXI_HANDSHAKE_MAX = COXI_HANDSHAKE_DIAL,
+};
+
+struct coxi_handshake;
+
+/*
+ * Begins a handshake. `guard` is copied; it must have a key. COX_ENOMEM. *ret is for
+ * coxi_handshake_free, which takes NULL and wipes every secret.
+ */
+int coxi_handshake_dial(const struct coxi_guard *guard, struct coxi_handshake **ret);
+int coxi_handshake_accept(const struct coxi_guard *guard, struct coxi_handshake **ret);
+void coxi_handshake_free(struct coxi_handshake *handshake);
+
+/* The bytes to send now, before anything else is received; *ret_len 0: none. */
+const uint8_t *coxi_handshake_out(const struct coxi_handshake *handshake,
+                                  size_t *ret_len);
+
+/* How many bytes to receive next, at most COXI_HANDSHAKE_MAX; 0: it is over, once what
+ * is to be sent has left. */
+size_t coxi_handshake_need(const struct coxi_handshake *handshake);
+
+/* Takes the bytes that were received. COX_EDENIED: the peer has not proved that it has
+ * the key; COX_EVERSION: it speaks another version; COX_ENOMEM. */
+int coxi_handshake_take(struct coxi_handshake *handshake, const uint8_t *bytes);
+
+/* What was agreed, once it is over. Lives as long as the handshake. */
+const struct coxi_agreed *coxi_handshake_agreed(const struct coxi_handshake *handshake);
+
+#endif

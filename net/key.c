@@ -1,0 +1,224 @@
+/* See key.h. */
+#include "net/key.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <openssl/core_names.h>
+#include <openssl/crypto.h>
+#include <openssl/kdf.h>
+#include <openssl/params.h>
+#include <openssl/rand.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/error.h"
+
+/* What a reader's key file begins with, so that it is not taken for a run's. */
+static const char reader_mark[16] = "coxswain reader";
+
+enum { READER_FILE_BYTES = sizeof(reader_mark) + COXI_KEY_BYTES };
+
+/* ---- derivation */
+
+bool coxi_hkdf(const uint8_t *secret, size_t secret_len, const uint8_t *salt,
+               size_t salt_len, const char *info, uint8_t *ret, size_t ret_len)
+{
+    static const uint8_t
+        zeros[COXI_KEY_BYTES]; /* no salt is this one (RFC 5869, 2.2) */
+    char digest[] = "SHA256";
+    salt_len = salt == NULL ? sizeof(zeros) : salt_len;
+    salt = salt == NULL ? zeros : salt;
+    OSSL_PARAM params[] = {
+        OSSL_PARAM_construct_utf8_string(OSSL_KDF_PARAM_DIGEST, digest, 0),
+        OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_KEY, (void *)(uintptr_t)secret,
+                                          secret_len),
+        OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_SALT, (void *)(uintptr_t)salt,
+                                          salt_len),
+        OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_INFO, (void *)(uintptr_t)info,
+                                          strlen(info)),
+        OSSL_PARAM_construct_end(),
+    };
+    EVP_KDF *kdf = EVP_KDF_fetch(NULL, "HKDF", NULL);
+    EVP_KDF_CTX *ctx = kdf != NULL ? EVP_KDF_CTX_new(kdf) : NULL;
+    bool done = ctx != NULL && EVP_KDF_derive(ctx, ret, ret_len, params) == 1;
+    EVP_KDF_CTX_free(ctx);
+    EVP_KDF_free(kdf);
+    return done;
+}
+
+static const char *info_of(enum coxi_role role)
+{
+    switch (role) {
+    case COXI_ROLE_CLIENT:
+        return "coxswain key 1 client";
+    case COXI_ROLE_WORKER:
+        return "coxswain key 1 worker";
+    case COXI_ROLE_PS:
+        return "coxswain key 1 ps";
+    case COXI_ROLE_TOOL:
+        return "coxswain key 1 reader";
+    }
+    return NULL;
+}
+
+bool coxi_key_of_role(const struct coxi_key *key, enum coxi_role role,
+                      uint8_t ret[COXI_KEY_BYTES])
+{
+    if (key->kind == COXI_KEY_READER && role == COXI_ROLE_TOOL) {
+        memcpy(ret, key->secret, COXI_KEY_BYTES);
+        return true;
+    }
+    const char *info = info_of(role);
+    return key->kind == COXI_KEY_RUN && info != NULL &&
+           coxi_hkdf(key->secret, COXI_KEY_BYTES, NULL, 0, info, ret, COXI_KEY_BYTES);
+}
+
+void coxi_key_wipe(struct coxi_key *key)
+{
+    OPENSSL_cleanse(key, sizeof(*key));
+}
+
+/* ---- files */
+
+static int check_file(const char *path, int fd)
+{
+    struct stat is;
+    if (fstat(fd, &is) != 0) {
+        return coxi_error_errno(COX_EIO, "cannot read the key file %s", path);
+    }
+    if (!S_ISREG(is.st_mode)) {
+        return coxi_error(COX_EINVAL, "the key file %s is no regular file", path);
+    }
+    if (is.st_uid != geteuid() && is.st_uid != 0) {
+        return coxi_error(COX_EINVAL,
+                          "the key file %s belongs to user %u, not to us (%u): whoever "
+                          "owns it could change the key",
+                          path, (unsigned)is.st_uid, (unsigned)geteuid());
+    }
+    if ((is.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+        return coxi_error(
+            COX_EINVAL,
+            "others may read or change the key file %s (mode %03o): run "
+            "chmod 600 on it, and make a new key if they may have read it",
+            path, (unsigned)is.st_mode & 0777U);
+    }
+    return 0;
+}
+
+/* Reads up to `room` bytes; more than that are not a key's. */
+static int read_all(const char *path, int fd, uint8_t *to, size_t room, size_t *ret_len)
+{
+    size_t len = 0;
+    ssize_t n = 1;
+    while (n != 0 && len < room) {
+        n = read(fd, to + len, room - len);
+        if (n < 0 && errno != EINTR) {
+            return coxi_error_errno(COX_EIO, "cannot read the key file %s", path);
+        }
+        len += n > 0 ? (size_t)n : 0;
+    }
+    *ret_len = len;
+    return 0;
+}
+
+static int parse(const char *path, const uint8_t *bytes, size_t len,
+                 struct coxi_key *ret)
+{
+    bool is_reader = len == READER_FILE_BYTES &&
+                     memcmp(bytes, reader_mark, sizeof(reader_mark)) == 0;
+    if (len != COXI_KEY_BYTES && !is_reader) {
+        return coxi_error(COX_EFORMAT,
+                          "%s is no key: it has %s%zu bytes, a key %d; coxswain key "
+                          "new makes one",
+                          path, len > READER_FILE_BYTES ? "more than " : "",
+                          len > READER_FILE_BYTES ? (size_t)READER_FILE_BYTES : len,
+                          COXI_KEY_BYTES);
+    }
+    ret->kind = is_reader ? COXI_KEY_READER : COXI_KEY_RUN;
+    memcpy(ret->secret, bytes + len - COXI_KEY_BYTES, COXI_KEY_BYTES);
+    return 0;
+}
+
+int coxi_key_read(const char *path, struct coxi_key *ret)
+{
+    uint8_t bytes[READER_FILE_BYTES + 1];
+    size_t len = 0;
+    /* O_NONBLOCK: a FIFO there must not hold us */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0) {
+        return coxi_error_errno(COX_EIO, "cannot open the key file %s", path);
+    }
+    int r = check_file(path, fd);
+    if (r == 0) {
+        r = read_all(path, fd, bytes, sizeof(bytes), &len);
+    }
+    (void)close(fd);
+    if (r == 0) {
+        r = parse(path, bytes, len, ret);
+    }
+    OPENSSL_cleanse(bytes, sizeof(bytes));
+    return r;
+}
+
+static int write_all(int fd, const uint8_t *bytes, size_t len)
+{
+    for (size_t done = 0; done < len;) {
+        ssize_t n = write(fd, bytes + done, len - done);
+        if (n < 0 && errno != EINTR) {
+            return -1;
+        }
+        done += n > 0 ? (size_t)n : 0;
+    }
+    return fsync(fd);
+}
+
+static int make_file(const char *path, const uint8_t *bytes, size_t len)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0) {
+        return errno == EEXIST
+                   ? coxi_error(COX_EEXIST,
+                                "%s exists already: a key is never overwritten, "
+                                "because the run that uses it would be shut out",
+                                path)
+                   : coxi_error_errno(COX_EIO, "cannot make the key file %s", path);
+    }
+    int failed = write_all(fd, bytes, len);
+    int r = failed != 0
+                ? coxi_error_errno(COX_EIO, "cannot write the key file %s", path)
+                : 0;
+    (void)close(fd);
+    if (r != 0) {
+        (void)unlink(path);
+    }
+    return r;
+}
+
+int coxi_key_new(const char *path)
+{
+    uint8_t secret[COXI_KEY_BYTES];
+    if (RAND_priv_bytes(secret, sizeof(secret)) != 1) {
+        return coxi_error(COX_EIO, "the system gives no random numbers for a key");
+    }
+    int r = make_file(path, secret, sizeof(secret));
+    OPENSSL_cleanse(secret, sizeof(secret));
+    return r;
+}
+
+int coxi_key_new_reader(const char *path, const struct coxi_key *key)
+{
+    uint8_t bytes[READER_FILE_BYTES];
+    if (key->kind != COXI_KEY_RUN) {
+        return coxi_error(COX_EINVAL,
+                          "the key of readers is derived from a run's key, and this is "
+                          "a key of readers already");
+    }
+    memcpy(bytes, reader_mark, sizeof(reader_mark));
+    if (!coxi_key_of_role(key, COXI_ROLE_TOOL, bytes + sizeof(reader_mark))) {
+        return coxi_error_memory("a key");
+    }
+    int r = make_file(path, bytes, sizeof(bytes));
+    OPENSSL_cleanse(bytes, sizeof(bytes));
+    return r;
+}

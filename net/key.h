@@ -1,0 +1,60 @@
+/*
+ * The key of a run: whoever has it may be any of its members. A key file has 32 random
+ * bytes, or, for those that only read, the key of readers that was derived from them.
+ *
+ * Each role proves itself with a key of its own, derived by HKDF-SHA256 (RFC 5869) from
+ * the run's key. The key of readers derives no other.
+ *
+ * Threads: any. A key must be wiped where it is no longer needed (coxi_key_wipe).
+ */
+#ifndef COXI_NET_KEY_H
+#define COXI_NET_KEY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "schema/wire.h"
+
+enum { COXI_KEY_BYTES = 32 };
+
+enum coxi_key_kind {
+    COXI_KEY_NONE, /* there is no key */
+    COXI_KEY_RUN,  /* of every role */
+    COXI_KEY_READER,
+};
+
+struct coxi_key {
+    enum coxi_key_kind kind;
+    uint8_t secret[COXI_KEY_BYTES];
+};
+
+/*
+ * Reads a key file. COX_EINVAL: it is no regular file, or others than its owner may
+ * read or change it, or it belongs to somebody else; COX_EFORMAT: it is no key;
+ * COX_EIO: it cannot be read. The text names the file and says what to do.
+ */
+int coxi_key_read(const char *path, struct coxi_key *ret);
+
+/* Makes a key file of a new key: mode 0600, in a file that must not exist yet. COX_EIO;
+ * COX_EEXIST. */
+int coxi_key_new(const char *path);
+
+/* Makes a key file with the key of readers, as coxi_key_new does. COX_EINVAL: `key` is
+ * not a run's. */
+int coxi_key_new_reader(const char *path, const struct coxi_key *key);
+
+/* The key with which a role proves itself. False: the key derives none for this role. */
+bool coxi_key_of_role(const struct coxi_key *key, enum coxi_role role,
+                      uint8_t ret[COXI_KEY_BYTES]);
+
+void coxi_key_wipe(struct coxi_key *key);
+
+/* ---- what keys and proofs are made with; false: no memory, or the library refuses */
+
+/* HKDF-SHA256 in one step: extract with `salt` (NULL: none), and expand with `info` to ret_len
+ * bytes. */
+bool coxi_hkdf(const uint8_t *secret, size_t secret_len, const uint8_t *salt,
+               size_t salt_len, const char *info, uint8_t *ret, size_t ret_len);
+
+#endif
