@@ -341,9 +341,9 @@ void bench_serve_crowd(uint32_t n)
     bench_check(coxi_loop_new(TICK_MS, beat, NULL, &loop), "loop");
     bench_check(coxi_loop_start(loop, "beat"), "loop");
     for (uint32_t i = 0; i < n_listeners; i++) {
-        bench_check(
-            coxi_listener_open("tcp://0.0.0.0:0", on_accepted, NULL, &listeners[i]),
-            "listener");
+        bench_check(coxi_listener_open("tcp://0.0.0.0:0", NULL, on_accepted, NULL,
+                                       &listeners[i]),
+                    "listener");
         coxi_listener_start(listeners[i]);
     }
     (void)printf("ready\n");

@@ -101,7 +101,8 @@ void bench_serve_link(const char *url)
     if (served.payload == NULL) {
         bench_die("out of memory");
     }
-    bench_check(coxi_listener_open(url, served_accepted, &served, &listener), "link");
+    bench_check(coxi_listener_open(url, NULL, served_accepted, &served, &listener),
+                "link");
     coxi_listener_start(listener);
     (void)printf("%s\n", coxi_listener_url(listener));
     (void)fflush(stdout);
@@ -166,7 +167,7 @@ static void side_open(struct bench *bench, bool tcp, struct side *side)
     memset(side->payload, 1, RAW_MAX);
     coxi_mutex_init(&side->lock);
     coxi_cond_init(&side->answered);
-    bench_check(coxi_link_connect(side->child.line, 5000, &side->link), "link");
+    bench_check(coxi_link_connect(side->child.line, NULL, 5000, &side->link), "link");
     coxi_link_listen_to(side->link, &side_events, side);
     coxi_link_allow(side->link, 4096, 4096);
     bench_check(coxi_thread_start(&side->thread, "bench", side_thread, side),

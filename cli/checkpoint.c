@@ -33,28 +33,7 @@ int coxi_command_checkpoint(int argc, char **argv)
     return coxi_commands_run(&checkpoint, argc, argv);
 }
 
-/* ---- command lines */
-
-bool coxi_checkpoint_options(const struct coxi_program *program, int argc, char **argv,
-                             void *config, int n_words, char ***ret_words,
-                             int *ret_exit)
-{
-    int rest = 0;
-    int r = coxi_options_parse(program, argc, argv, config, &rest);
-    if (r == COXI_OPTIONS_EXIT) {
-        *ret_exit = EXIT_SUCCESS;
-        return false;
-    }
-    if (r == 0 && rest != argc - n_words) {
-        r = coxi_error(COX_EINVAL, "say: %s %s", program->name, program->usage);
-    }
-    if (r != 0) {
-        *ret_exit = coxi_exit_config(program->name);
-        return false;
-    }
-    *ret_words = argv + rest;
-    return true;
-}
+/* ---- ends */
 
 int coxi_checkpoint_exit(const struct coxi_program *program, int r)
 {

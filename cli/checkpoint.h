@@ -16,12 +16,6 @@ int coxi_checkpoint_diff(int argc, char **argv);
 int coxi_checkpoint_export(int argc, char **argv);
 int coxi_checkpoint_prune(int argc, char **argv);
 
-/* Parses the command line, which must have `n_words` words (*ret_words) besides
- * options. False: the command is over, with exit code *ret_exit. */
-bool coxi_checkpoint_options(const struct coxi_program *program, int argc, char **argv,
-                             void *config, int n_words, char ***ret_words,
-                             int *ret_exit);
-
 /* The exit code for a result `r`; prints the error text. */
 int coxi_checkpoint_exit(const struct coxi_program *program, int r);
 

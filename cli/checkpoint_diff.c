@@ -12,6 +12,7 @@
 #include "checkpoint/checkpoints.h"
 #include "checkpoint/row_index.h"
 #include "cli/checkpoint.h"
+#include "cli/commands.h"
 #include "cli/numbers.h"
 #include "common/error.h"
 #include "common/layout.h"
@@ -270,7 +271,7 @@ int coxi_checkpoint_diff(int argc, char **argv)
     struct config config = {0};
     char **words;
     int code;
-    if (!coxi_checkpoint_options(&program, argc, argv, &config, 2, &words, &code)) {
+    if (!coxi_command_options(&program, argc, argv, &config, 2, &words, &code)) {
         return code;
     }
     return coxi_checkpoint_exit(&program, diff(words, &config));

@@ -8,6 +8,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoints.h"
 #include "cli/checkpoint.h"
+#include "cli/commands.h"
 #include "cli/npz.h"
 #include "cli/numbers.h"
 #include "common/error.h"
@@ -298,7 +299,7 @@ int coxi_checkpoint_export(int argc, char **argv)
     struct config config = {0};
     char **words;
     int code;
-    if (!coxi_checkpoint_options(&program, argc, argv, &config, 2, &words, &code)) {
+    if (!coxi_command_options(&program, argc, argv, &config, 2, &words, &code)) {
         return code;
     }
     return coxi_checkpoint_exit(&program, export_to(words[0], words[1], &config));

@@ -9,6 +9,7 @@
 #include "checkpoint/checkpoints.h"
 #include "checkpoint/latest.h"
 #include "cli/checkpoint.h"
+#include "cli/commands.h"
 #include "common/error.h"
 #include "common/file.h"
 #include "net/daemon.h"
@@ -191,8 +192,7 @@ int coxi_checkpoint_list(int argc, char **argv)
     struct list_config config = {0};
     char **words;
     int code;
-    if (!coxi_checkpoint_options(&list_program, argc, argv, &config, 1, &words,
-                                 &code)) {
+    if (!coxi_command_options(&list_program, argc, argv, &config, 1, &words, &code)) {
         return code;
     }
     return coxi_checkpoint_exit(&list_program, list(words[0], config.json));
@@ -311,8 +311,7 @@ int coxi_checkpoint_verify_all(int argc, char **argv)
     struct list_config config = {0};
     char **words;
     int code;
-    if (!coxi_checkpoint_options(&verify_program, argc, argv, &config, 1, &words,
-                                 &code)) {
+    if (!coxi_command_options(&verify_program, argc, argv, &config, 1, &words, &code)) {
         return code;
     }
     return coxi_checkpoint_exit(&verify_program, verify(words[0], config.json));
@@ -391,8 +390,7 @@ int coxi_checkpoint_prune(int argc, char **argv)
     struct prune_config config = {0};
     char **words;
     int code;
-    if (!coxi_checkpoint_options(&prune_program, argc, argv, &config, 1, &words,
-                                 &code)) {
+    if (!coxi_command_options(&prune_program, argc, argv, &config, 1, &words, &code)) {
         return code;
     }
     if (config.keep == 0) {

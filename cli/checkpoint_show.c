@@ -7,6 +7,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoints.h"
 #include "cli/checkpoint.h"
+#include "cli/commands.h"
 #include "cli/numbers.h"
 #include "common/layout.h"
 
@@ -277,7 +278,7 @@ int coxi_checkpoint_show(int argc, char **argv)
     struct config config = {0};
     char **words;
     int code;
-    if (!coxi_checkpoint_options(&program, argc, argv, &config, 1, &words, &code)) {
+    if (!coxi_command_options(&program, argc, argv, &config, 1, &words, &code)) {
         return code;
     }
     return coxi_checkpoint_exit(&program, show(words[0], &config));

@@ -27,6 +27,7 @@ struct config {
     const char *dir;
     const char *log_dir;
     const char *checkpoint_root;
+    const char *key_file;
 };
 
 #define CLUSTER_OPTIONS                                                                \
@@ -65,6 +66,11 @@ struct config {
          .fallback = "0",                                                              \
          .help = "most memory of a worker's step process, without kept results, as "   \
                  "512M or 2G; 0: no limit"},                                           \
+        {.name = "key-file",                                                           \
+         .type = COXI_OPTION_STRING,                                                   \
+         .offset = offsetof(struct config, key_file),                                  \
+         .help = "the run's key, for clients that set cox_options.key_file (default: " \
+                 "the file that COX_KEY_FILE names, if set)"},                         \
         {.name = "log-dir",                                                            \
          .type = COXI_OPTION_STRING,                                                   \
          .offset = offsetof(struct config, log_dir),                                   \
@@ -189,6 +195,7 @@ static int open_session(struct session *session, const struct config *config,
         .slots = (uint32_t)config->slots,
         .peer_timeout_ms = (int)config->peer_timeout_ms,
         .step_memory_max = (uint64_t)config->step_memory_max,
+        .key_file = config->key_file,
         .dir = config->dir,
         .dir_is_ours = config->lifeline > 0,
         .log_dir = config->log_dir,

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/error.h"
 #include "common/manual.h"
 #include "common/option.h"
 #include "net/daemon.h"
@@ -59,4 +60,26 @@ int coxi_commands_run(const struct coxi_commands *program, int argc, char **argv
     }
     help(program, stderr);
     return COXI_EXIT_CONFIG;
+}
+
+/* ---- command lines */
+
+bool coxi_command_options(const struct coxi_program *program, int argc, char **argv,
+                          void *config, int n_words, char ***ret_words, int *ret_exit)
+{
+    int rest = 0;
+    int r = coxi_options_parse(program, argc, argv, config, &rest);
+    if (r == COXI_OPTIONS_EXIT) {
+        *ret_exit = EXIT_SUCCESS;
+        return false;
+    }
+    if (r == 0 && rest != argc - n_words) {
+        r = coxi_error(COX_EINVAL, "say: %s %s", program->name, program->usage);
+    }
+    if (r != 0) {
+        *ret_exit = coxi_exit_config(program->name);
+        return false;
+    }
+    *ret_words = argv + rest;
+    return true;
 }

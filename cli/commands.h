@@ -2,7 +2,10 @@
 #ifndef COXI_CLI_COMMANDS_H
 #define COXI_CLI_COMMANDS_H
 
+#include <stdbool.h>
 #include <stddef.h>
+
+#include "common/option.h"
 
 struct coxi_command {
     const char *name;
@@ -22,8 +25,14 @@ struct coxi_commands {
  * page). Returns the exit code. */
 int coxi_commands_run(const struct coxi_commands *program, int argc, char **argv);
 
+/* Parses the command line, which must have `n_words` words (*ret_words) besides
+ * options. False: the command is over, with exit code *ret_exit. */
+bool coxi_command_options(const struct coxi_program *program, int argc, char **argv,
+                          void *config, int n_words, char ***ret_words, int *ret_exit);
+
 int coxi_command_cluster(int argc, char **argv);
 int coxi_command_run(int argc, char **argv);
 int coxi_command_checkpoint(int argc, char **argv);
+int coxi_command_key(int argc, char **argv);
 
 #endif

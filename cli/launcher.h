@@ -18,10 +18,11 @@ struct coxi_launcher_options {
     int peer_timeout_ms;
     uint64_t step_memory_max;    /* of each worker, bytes; 0: no limit */
     const char *checkpoint_root; /* of each ps; NULL: it has none */
-    const char *dir;     /* for sockets, made if missing; NULL: a new one in /tmp */
-    bool dir_is_ours;    /* remove `dir` at the end, as a new one is removed */
-    const char *log_dir; /* made if missing; NULL: the logs are removed with `dir` */
-    int prints_fd;       /* without log_dir: what steps print goes here (cli/relay.h) */
+    const char *key_file; /* the run's key; NULL: as the daemons' environment says */
+    const char *dir;      /* for sockets, made if missing; NULL: a new one in /tmp */
+    bool dir_is_ours;     /* remove `dir` at the end, as a new one is removed */
+    const char *log_dir;  /* made if missing; NULL: the logs are removed with `dir` */
+    int prints_fd; /* without log_dir: what steps print goes here (cli/relay.h) */
     /* The cluster ends on its own. Called with the reason before any running daemon is
      * ended. */
     void (*on_fail)(void *arg, const char *text);

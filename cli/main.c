@@ -5,12 +5,13 @@ static const struct coxi_command commands[] = {
     {"run", coxi_command_run, "start a local cluster and run a client program on it"},
     {"cluster", coxi_command_cluster, "start a local cluster until it is interrupted"},
     {"checkpoint", coxi_command_checkpoint, "look into checkpoints"},
+    {"key", coxi_command_key, "make the keys of runs"},
 };
 
 static const struct coxi_commands program = {
     .name = "coxswain",
-    .summary = "Starts local clusters of parameter servers and workers, and looks into "
-               "checkpoints.",
+    .summary = "Starts local clusters of parameter servers and workers, looks into "
+               "checkpoints, and makes keys.",
     .commands = commands,
     .n_commands = sizeof(commands) / sizeof(*commands),
 };

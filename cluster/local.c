@@ -152,8 +152,8 @@ static void launcher_log(const struct coxi_local *local, char path[PATH_MAX])
 }
 
 struct arguments {
-    const char *argv[14];
-    char text[13][PATH_MAX];
+    const char *argv[15];
+    char text[14][PATH_MAX];
     size_t n;
 };
 
@@ -185,6 +185,9 @@ static int spawn(struct coxi_local *local, const struct cox_options *options,
         (unsigned long long)options->step_memory_max);
     add(arguments, "--dir=%s", local->dir);
     add(arguments, "--lifeline=%d", LIFELINE_FD);
+    if (options->key_file != NULL) {
+        add(arguments, "--key-file=%s", options->key_file);
+    }
     if (options->log_dir != NULL) {
         add(arguments, "--log-dir=%s", options->log_dir);
     }

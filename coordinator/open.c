@@ -241,11 +241,21 @@ static int prepare_directory(struct cox_coordinator *c)
     return r == 0 ? coxi_resume_claim(c) : r;
 }
 
+static int prepare_key(struct cox_coordinator *c)
+{
+    int r = coxi_key_open(c->options.key_file, &c->site.key);
+    if (r == 0 && c->site.key.kind == COXI_KEY_READER) {
+        r = coxi_error(COX_EINVAL, "that is the key of readers; a client needs the "
+                                   "run's");
+    }
+    return r != 0 ? coxi_error(r, "cox_options.key_file: %s", coxi_error_text()) : 0;
+}
+
 /* Makes everything that will run in this process; nothing runs yet. */
 static int prepare(struct cox_coordinator *c, const struct cox_cluster *cluster)
 {
-    int r = 0;
-    if (c->options.checkpoint_dir != NULL) {
+    int r = prepare_key(c);
+    if (r == 0 && c->options.checkpoint_dir != NULL) {
         r = prepare_directory(c);
     }
     if (r == 0 && cluster->local) {
@@ -563,6 +573,7 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
     coxi_registry_free(c);
     coxi_resources_free(c);
     coxi_links_free(c->site.links);
+    coxi_key_wipe(&c->site.key);
     cox_cluster_free(c->site.cluster);
     coxi_ps_set_fini(&c->ps);
     coxi_mutex_fini(&c->saving.lock);

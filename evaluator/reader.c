@@ -42,6 +42,7 @@ struct cox_reader {
     struct cox_reader_options options;
     struct cox_cluster *cluster;
     struct coxi_links *links;
+    struct coxi_key key; /* the run's, its readers', or none */
     struct coxi_loop *loop;
     _Atomic(struct coxi_psc *) *ps;
     uint32_t n_ps;
@@ -239,6 +240,7 @@ static int connect_all(struct cox_reader *reader)
             .self = {.role = COXI_ROLE_TOOL},
             .links = reader->links,
             .connect_ms = CONNECT_MS,
+            .key = &reader->key,
             .reconnect_ms = -1,
             .request_ms = reader->options.timeout_ms,
             .local_path = true,
@@ -305,7 +307,9 @@ int cox_reader_open(const struct cox_cluster *cluster,
     }
     reader->options = o;
     reader->options.timeout_ms = o.timeout_ms > 0 ? o.timeout_ms : DEFAULT_timeout_ms;
-    r = start(reader, cluster);
+    r = coxi_key_open(o.key_file, &reader->key);
+    r = r != 0 ? coxi_error(r, "cox_reader_options.key_file: %s", coxi_error_text())
+               : start(reader, cluster);
     if (r != 0) {
         cox_reader_close(reader);
         return r;
@@ -331,6 +335,7 @@ void cox_reader_close(struct cox_reader *reader)
     cox_cluster_free(reader->cluster);
     view_fini(&reader->view);
     view_fini(&reader->before);
+    coxi_key_wipe(&reader->key);
     free(reader);
 }
 

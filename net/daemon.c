@@ -63,11 +63,22 @@ int coxi_daemon_start(struct coxi_daemon_options *options, const char *role)
         return coxi_error(r, "--listen: %s", coxi_error_text());
     }
     options->listen = options->url;
-    if (!coxi_url_is_local(options->listen) && !options->insecure) {
+    r = coxi_key_open(options->key_file, &options->key);
+    if (r != 0) {
+        return coxi_error(r, "--key-file: %s", coxi_error_text());
+    }
+    if (options->key.kind == COXI_KEY_READER) {
+        return coxi_error(COX_EINVAL,
+                          "--key-file: that is the key of readers; a daemon "
+                          "needs the run's");
+    }
+    if (!coxi_url_is_local(options->listen) && !options->insecure &&
+        options->key.kind == COXI_KEY_NONE) {
         return coxi_error(
             COX_EINVAL,
             "--listen %s can be reached from other hosts, and whoever "
-            "reaches it can run code here: listen at tcp://127.0.0.1:PORT "
+            "reaches it can run code here: give all members of the run a key "
+            "(--key-file, coxswain key new), listen at tcp://127.0.0.1:PORT "
             "or ipc:///PATH, or say --insecure",
             options->listen);
     }

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "net/key.h"
 #include "net/link.h"
 
 /* Exit codes. 0: done; 1 to 127: a person must mend something; from 128: start it
@@ -24,9 +25,11 @@ struct coxi_daemon_options {
     int64_t index;
     int64_t peer_timeout_ms;
     const char *local_path;
+    const char *key_file;
     bool insecure;
     int64_t parent;
     char url[COXI_URL_MAX + 1]; /* no option: `listen` as a URL */
+    struct coxi_key key;        /* no option: what key_file has */
 };
 
 #define COXI_DAEMON_OPTIONS(config)                                                    \
@@ -77,11 +80,16 @@ struct coxi_daemon_options {
          .choices = "on|off",                                                          \
          .fallback = "on",                                                             \
          .help = "use shared memory to peers on the same host"},                       \
+        {.name = "key-file",                                                           \
+         .type = COXI_OPTION_STRING,                                                   \
+         .offset = offsetof(config, daemon.key_file),                                  \
+         .help = "the run's key, made by coxswain key new; only peers that have it "   \
+                 "are let in (default: the file that COX_KEY_FILE names, if set)"},    \
         {.name = "insecure",                                                           \
          .type = COXI_OPTION_FLAG,                                                     \
          .offset = offsetof(config, daemon.insecure),                                  \
-         .help = "listen beyond loopback: anybody who reaches the port can run code "  \
-                 "here"},                                                              \
+         .help = "listen beyond loopback without a key: anybody who reaches the port " \
+                 "can run code here"},                                                 \
         {.name = "parent",                                                             \
          .type = COXI_OPTION_INT,                                                      \
          .offset = offsetof(config, daemon.parent),                                    \
@@ -92,7 +100,8 @@ struct coxi_daemon_options {
 /*
  * Applies the options: the log and its bound, signals that must not kill, death with
  * the parent. Then `listen` is a URL. COX_EADDRESS: `listen` is no address.
- * COX_EINVAL: other hosts reach the address, and --insecure is not set.
+ * COX_EINVAL: other hosts reach the address, and there is neither a key nor
+ * --insecure. Errors of coxi_key_read.
  */
 int coxi_daemon_start(struct coxi_daemon_options *options, const char *role);
 

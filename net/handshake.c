@@ -156,7 +156,7 @@ static void agree(struct coxi_handshake *handshake, bool dialled)
     agreed->peer.role =
         (enum coxi_role)(dialled ? handshake->accept.role : handshake->dial.role);
     agreed->peer.index = dialled ? handshake->accept.index : handshake->dial.index;
-    agreed->peer.run = handshake->dial.run;
+    agreed->peer.run = dialled ? COXI_RUN_UNNAMED : handshake->dial.run;
     memcpy(agreed->send_key, dialled ? secrets->dial_key : secrets->accept_key,
            COXI_KEY_BYTES);
     memcpy(agreed->receive_key, dialled ? secrets->accept_key : secrets->dial_key,
@@ -203,7 +203,7 @@ int coxi_handshake_accept(const struct coxi_guard *guard, struct coxi_handshake 
 
 int coxi_handshake_dial(const struct coxi_guard *guard, struct coxi_handshake **ret)
 {
-    struct coxi_handshake *handshake;
+    struct coxi_handshake *handshake = NULL;
     uint8_t key[COXI_KEY_BYTES];
     int r = handshake_new(guard, WAITS_FOR_ACCEPT, &handshake);
     if (r != 0) {

@@ -27,11 +27,14 @@
 
 #include "net/key.h"
 
+/* Only the end that dials names its run. */
+#define COXI_RUN_UNNAMED UINT64_MAX
+
 /* Who is at an end of a connection. */
 struct coxi_party {
     enum coxi_role role;
     uint32_t index;
-    uint64_t run; /* 0: of no run yet */
+    uint64_t run; /* 0: of no run yet; COXI_RUN_UNNAMED: it has not said */
 };
 
 /* How frames are guarded on their way; of two wishes, the greater is carried out. */

@@ -8,6 +8,7 @@
 #include <openssl/kdf.h>
 #include <openssl/params.h>
 #include <openssl/rand.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -159,6 +160,16 @@ int coxi_key_read(const char *path, struct coxi_key *ret)
     }
     OPENSSL_cleanse(bytes, sizeof(bytes));
     return r;
+}
+
+int coxi_key_open(const char *path, struct coxi_key *ret)
+{
+    const char *from = path;
+    if (from == NULL) {
+        from = getenv("COX_KEY_FILE"); /* NOLINT(concurrency-mt-unsafe) */
+    }
+    *ret = (struct coxi_key){.kind = COXI_KEY_NONE};
+    return from != NULL && *from != '\0' ? coxi_key_read(from, ret) : 0;
 }
 
 static int write_all(int fd, const uint8_t *bytes, size_t len)

@@ -36,6 +36,10 @@ struct coxi_key {
  */
 int coxi_key_read(const char *path, struct coxi_key *ret);
 
+/* Reads the key file `path`; if that is NULL, the file that $COX_KEY_FILE names; without
+ * that there is no key: COXI_KEY_NONE. Errors of coxi_key_read. */
+int coxi_key_open(const char *path, struct coxi_key *ret);
+
 /* Makes a key file of a new key: mode 0600, in a file that must not exist yet. COX_EIO;
  * COX_EEXIST. */
 int coxi_key_new(const char *path);

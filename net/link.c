@@ -51,7 +51,8 @@ int coxi_link_error(int nng_code)
     }
 }
 
-int coxi_link_new(nng_stream *stream, struct coxi_link **ret)
+int coxi_link_new(nng_stream *stream, const struct coxi_agreed *agreed,
+                  struct coxi_link **ret)
 {
     struct coxi_link *link = calloc(1, sizeof(*link));
     if (link == NULL || nng_aio_alloc(&link->now_aio, NULL, NULL) != 0 ||
@@ -67,11 +68,20 @@ int coxi_link_new(nng_stream *stream, struct coxi_link **ret)
     atomic_init(&link->last_in_ms, coxi_now_ms());
     atomic_init(&link->last_out_ms, coxi_now_ms());
     link->stream = stream;
+    link->is_proven = agreed != NULL;
+    if (agreed != NULL) {
+        link->proven = agreed->peer;
+    }
     atomic_init(&link->meta_max, COXI_LINK_META_FIRST);
     coxi_mutex_init(&link->lock);
     coxi_cond_init(&link->room);
     *ret = link;
     return 0;
+}
+
+const struct coxi_party *coxi_link_proven(const struct coxi_link *link)
+{
+    return link->is_proven ? &link->proven : NULL;
 }
 
 struct coxi_link *coxi_link_ref(struct coxi_link *link)

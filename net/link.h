@@ -25,6 +25,8 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
+#include "net/handshake.h"
+
 struct coxi_gather;
 struct coxi_link;
 struct coxi_links;
@@ -65,11 +67,14 @@ struct coxi_link_events {
 enum { COXI_LINK_META_FIRST = 4096 };
 
 /*
- * Connects to `url` ("tcp://host:port", "ipc:///path") within timeout_ms. Blocks; any
- * thread but nng's. COX_EREFUSED (nobody listens), COX_ETIMEDOUT, COX_EADDRESS
- * (malformed, or no such host), with a text that names the address.
+ * Connects to `url` ("tcp://host:port", "ipc:///path") within timeout_ms. If `guard`
+ * (copied; NULL: none) has a key, both ends prove then that they have it (handshake.h).
+ * Blocks; any thread but nng's. COX_EREFUSED (nobody listens), COX_ETIMEDOUT,
+ * COX_EADDRESS (malformed, or no such host), COX_EDENIED (the peer has another key, or
+ * none), with a text that names the address.
  */
-int coxi_link_connect(const char *url, int timeout_ms, struct coxi_link **ret);
+int coxi_link_connect(const char *url, const struct coxi_guard *guard, int timeout_ms,
+                      struct coxi_link **ret);
 
 /*
  * The same without blocking: `done` is called once, on a thread of nng (it must not
@@ -78,8 +83,8 @@ int coxi_link_connect(const char *url, int timeout_ms, struct coxi_link **ret);
  */
 typedef void (*coxi_link_connected)(void *arg, int code, const char *text,
                                     struct coxi_link *link);
-int coxi_link_connect_start(const char *url, int timeout_ms, coxi_link_connected done,
-                            void *arg);
+int coxi_link_connect_start(const char *url, const struct coxi_guard *guard,
+                            int timeout_ms, coxi_link_connected done, void *arg);
 
 /* Sets the callbacks, before receiving starts. `events` is borrowed for the link's
  * life. */
@@ -196,6 +201,9 @@ void coxi_link_close(struct coxi_link *link, int code, const char *text);
 /* Closes as soon as all queued frames have been sent. */
 void coxi_link_finish(struct coxi_link *link, int code, const char *text);
 
+/* Who the peer has proved to be; NULL: nothing was proved on this link. */
+const struct coxi_party *coxi_link_proven(const struct coxi_link *link);
+
 /* True once closing has begun. Any thread. */
 bool coxi_link_closed(struct coxi_link *link);
 
@@ -208,19 +216,22 @@ typedef void (*coxi_listener_accepted)(void *arg, struct coxi_link *link);
 
 /*
  * Binds `url` (port 0: any free one); coxi_listener_start begins to accept connections.
- * An ipc address is a socket that only this user may use, whatever the umask; a socket
+ * If `guard` (copied; NULL: none) has a key, only peers that have proved that they have
+ * it become links. An ipc address is a socket that only this user may use, whatever the umask; a socket
  * of this user that nobody listens at is replaced, nothing else. COX_EAGAIN: the address
  * is in use; COX_EADDRESS: it is malformed, or not of this host, or something else has
  * its path.
  */
-int coxi_listener_open(const char *url, coxi_listener_accepted accepted, void *arg,
+int coxi_listener_open(const char *url, const struct coxi_guard *guard,
+                       coxi_listener_accepted accepted, void *arg,
                        struct coxi_listener **ret);
 
 /*
  * The same, but waits up to a second for an address in use, because a process that is
  * ending may still hold it. After that COX_EADDRESS; the text says what to do. Blocks.
  */
-int coxi_listener_claim(const char *url, coxi_listener_accepted accepted, void *arg,
+int coxi_listener_claim(const char *url, const struct coxi_guard *guard,
+                        coxi_listener_accepted accepted, void *arg,
                         struct coxi_listener **ret);
 void coxi_listener_start(struct coxi_listener *listener);
 

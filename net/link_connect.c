@@ -1,23 +1,21 @@
 /*
- * Makes links, by connecting and by listening. Each attempt and each listener owns an
- * nng dialer or listener and one aio. Threads: the callers', and nng's for callbacks.
+ * Makes links by connecting; see link.h. An attempt has an nng dialer and one aio. With a key, both ends prove themselves before
+ * there is a link (proving.h). Threads: the callers', and nng's for callbacks.
  */
 #include <assert.h>
 #include <errno.h>
 #include <nng/nng.h>
-#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "common/clock.h"
 #include "common/error.h"
-#include "common/unforked.h"
+#include "common/sync.h"
 #include "net/link.h"
 #include "net/link_internal.h"
+#include "net/proving.h"
 
 /* nng initializes itself on first use, and checks without a lock whether it has done
  * so. Therefore one use is made to come before all others. */
@@ -31,21 +29,27 @@ static void use_nng(void)
 
 static pthread_once_t nng_used = PTHREAD_ONCE_INIT;
 
+void coxi_use_nng(void)
+{
+    (void)pthread_once(&nng_used, use_nng);
+}
+
 /*
  * ---- connecting
  *
  * nng (1.5) may mistake the poll event that every new socket has for the end of
  * connecting. Then it reports success while connecting still goes on, or will fail.
  * Therefore a stream that has no peer yet is probed with a heartbeat, which leaves when
- * there is one.
+ * there is one; where a handshake comes first, it does that.
  *
- * States of an attempt: DIALING -> [PROBING] -> done.
+ * States of an attempt: DIALING -> [PROBING, or PROVING] -> done.
  */
 
 struct attempt {
     nng_stream_dialer *dialer;
     nng_stream *stream; /* of a successful dial, until the link takes it */
     nng_aio *aio;
+    struct coxi_guard guard; /* without a key: nothing is proved */
     int timeout_ms;
     uint64_t start_ms;
     coxi_link_connected done;
@@ -84,6 +88,9 @@ static bool attempt_probe(struct attempt *attempt)
         return false;
     }
     attempt->stream = nng_aio_get_output(attempt->aio, 0);
+    if (attempt->guard.key.kind != COXI_KEY_NONE) {
+        return false;
+    }
     if (nng_stream_get_addr(attempt->stream, NNG_OPT_REMADDR, &peer) !=
         NNG_ESYSERR + ENOTCONN) {
         return false;
@@ -100,15 +107,36 @@ static bool attempt_probe(struct attempt *attempt)
     return true;
 }
 
-static int attempt_result(struct attempt *attempt, struct coxi_link **ret)
+static void attempt_end(struct attempt *attempt, int code, struct coxi_link *link)
 {
-    int failed = nng_aio_result(attempt->aio);
-    if (failed != 0) {
-        return attempt_error(attempt->url, failed);
-    }
+    attempt->done(attempt->arg, code, code != 0 ? coxi_error_text() : "", link);
+    attempt_free(attempt);
+}
+
+static void on_dialler_proved(void *arg, int code, nng_stream *stream,
+                              const struct coxi_agreed *agreed)
+{
+    struct attempt *attempt = arg;
+    struct coxi_link *link = NULL;
+    int r = code != 0 ? coxi_error(code, "cannot reach %s: %s", attempt->url,
+                                   coxi_error_text())
+                      : coxi_link_new(stream, agreed, &link);
+    attempt_end(attempt, r, link);
+}
+
+/* Proves us to the peer; the attempt ends after that. */
+static void attempt_prove(struct attempt *attempt)
+{
+    struct coxi_proving *proving;
     nng_stream *stream = attempt->stream;
     attempt->stream = NULL;
-    return coxi_link_new(stream, ret);
+    int r = coxi_proving_new(stream, &attempt->guard, true, on_dialler_proved, attempt,
+                             &proving);
+    if (r != 0) {
+        attempt_end(attempt, r, NULL);
+        return;
+    }
+    coxi_proving_start(proving);
 }
 
 static void attempt_callback(void *arg)
@@ -118,25 +146,35 @@ static void attempt_callback(void *arg)
     if (attempt_probe(attempt)) {
         return;
     }
-    int code = attempt_result(attempt, &link);
-    attempt->done(attempt->arg, code, code != 0 ? coxi_error_text() : "", link);
-    attempt_free(attempt);
+    int failed = nng_aio_result(attempt->aio);
+    if (failed != 0) {
+        attempt_end(attempt, attempt_error(attempt->url, failed), NULL);
+        return;
+    }
+    if (attempt->guard.key.kind != COXI_KEY_NONE) {
+        attempt_prove(attempt);
+        return;
+    }
+    nng_stream *stream = attempt->stream;
+    attempt->stream = NULL;
+    int r = coxi_link_new(stream, NULL, &link);
+    attempt_end(attempt, r, link);
 }
 
-static int attempt_new(const char *url, int timeout_ms, void (*callback)(void *),
+static int attempt_new(const char *url, const struct coxi_guard *guard, int timeout_ms,
                        struct attempt **ret)
 {
     struct attempt *attempt = calloc(1, sizeof(*attempt));
     if (attempt == NULL) {
         return coxi_error_memory("a connection");
     }
-    (void)pthread_once(&nng_used, use_nng);
+    coxi_use_nng();
     (void)snprintf(attempt->url, sizeof(attempt->url), "%s", url);
     int failed = nng_stream_dialer_alloc(&attempt->dialer, url);
     if (failed != 0) {
         attempt->dialer = NULL;
     } else {
-        failed = nng_aio_alloc(&attempt->aio, callback, attempt);
+        failed = nng_aio_alloc(&attempt->aio, attempt_callback, attempt);
     }
     if (failed != 0) {
         free(attempt);
@@ -148,32 +186,18 @@ static int attempt_new(const char *url, int timeout_ms, void (*callback)(void *)
     nng_aio_set_timeout(attempt->aio, timeout_ms);
     attempt->timeout_ms = timeout_ms;
     attempt->start_ms = coxi_now_ms();
+    if (guard != NULL) {
+        attempt->guard = *guard;
+    }
     *ret = attempt;
     return 0;
 }
 
-int coxi_link_connect(const char *url, int timeout_ms, struct coxi_link **ret)
+int coxi_link_connect_start(const char *url, const struct coxi_guard *guard,
+                            int timeout_ms, coxi_link_connected done, void *arg)
 {
-    struct attempt *attempt;
-    int r = attempt_new(url, timeout_ms, NULL, &attempt);
-    if (r != 0) {
-        return r;
-    }
-    nng_stream_dialer_dial(attempt->dialer, attempt->aio);
-    nng_aio_wait(attempt->aio);
-    if (attempt_probe(attempt)) {
-        nng_aio_wait(attempt->aio);
-    }
-    r = attempt_result(attempt, ret);
-    attempt_free(attempt);
-    return r;
-}
-
-int coxi_link_connect_start(const char *url, int timeout_ms, coxi_link_connected done,
-                            void *arg)
-{
-    struct attempt *attempt;
-    int r = attempt_new(url, timeout_ms, attempt_callback, &attempt);
+    struct attempt *attempt = NULL;
+    int r = attempt_new(url, guard, timeout_ms, &attempt);
     if (r != 0) {
         return r;
     }
@@ -183,268 +207,47 @@ int coxi_link_connect_start(const char *url, int timeout_ms, coxi_link_connected
     return 0;
 }
 
-/* ---- listening */
-
-#define IPC "ipc://"
-
-struct coxi_listener {
-    nng_stream_listener *listener;
-    nng_aio *aio;
-    coxi_listener_accepted accepted;
-    void *arg;
-    bool resting;
-    struct coxi_unforked unforked;
-    char url[160];
+/* The outcome of an attempt, for the thread that waits for it. */
+struct outcome {
+    struct coxi_mutex lock; /* leaf */
+    pthread_cond_t known;
+    bool over COXI_GUARDED_BY(lock);
+    int code COXI_GUARDED_BY(lock);
+    struct coxi_link *link COXI_GUARDED_BY(lock);
+    char text[512] COXI_GUARDED_BY(lock);
 };
 
-enum {
-    ACCEPT_REST_MS = 50,
-    SOCKET_MODE = 0600,
-    CLAIM_MS = 1000, /* how long an address may be in use before that is an error */
-    CLAIM_REST_MS = 20,
-};
-
-static void accept_callback(void *arg)
+static void on_outcome(void *arg, int code, const char *text, struct coxi_link *link)
 {
-    struct coxi_listener *listener = arg;
-    int failed = nng_aio_result(listener->aio);
-    if (failed == NNG_ECLOSED || failed == NNG_ECANCELED) {
-        return;
-    }
-    if (failed != 0) {
-        /* The cause (no free descriptors, say) may last, so do not spin. */
-        listener->resting = true;
-        nng_sleep_aio(ACCEPT_REST_MS, listener->aio);
-        return;
-    }
-    struct coxi_link *link;
-    if (listener->resting) {
-        listener->resting = false;
-    } else if (coxi_link_new(nng_aio_get_output(listener->aio, 0), &link) == 0) {
-        listener->accepted(listener->arg, link);
-    }
-    nng_stream_listener_accept(listener->listener, listener->aio);
+    struct outcome *outcome = arg;
+    coxi_lock(&outcome->lock);
+    outcome->over = true;
+    outcome->code = code;
+    outcome->link = link;
+    (void)snprintf(outcome->text, sizeof(outcome->text), "%s", text);
+    (void)pthread_cond_signal(&outcome->known);
+    coxi_unlock(&outcome->lock);
 }
 
-/* The place of the port in "tcp://host:0", with its colon; the end if there is none. */
-static char *port_of(char *url)
+int coxi_link_connect(const char *url, const struct coxi_guard *guard, int timeout_ms,
+                      struct coxi_link **ret)
 {
-    char *host = strstr(url, "://");
-    /* of an IPv6 address, which contains colons, too */
-    char *bracket = strrchr(url, ']');
-    char *colon = strrchr(bracket != NULL ? bracket : host + 3, ':');
-    return colon != NULL ? colon : url + strlen(url);
-}
-
-/* Replaces the port 0 in "tcp://host:0" by the port that was found; other addresses
- * stay. */
-static void set_url(struct coxi_listener *listener, const char *url)
-{
-    (void)snprintf(listener->url, sizeof(listener->url), "%s", url);
-    int port = 0;
-    if (strncmp(url, "ipc:", 4) == 0 ||
-        nng_stream_listener_get_int(listener->listener, NNG_OPT_TCP_BOUND_PORT,
-                                    &port) != 0) {
-        return;
+    struct outcome outcome = {0};
+    coxi_mutex_init(&outcome.lock);
+    coxi_cond_init(&outcome.known);
+    int r = coxi_link_connect_start(url, guard, timeout_ms, on_outcome, &outcome);
+    coxi_lock(&outcome.lock);
+    while (r == 0 && !outcome.over) {
+        coxi_wait_for_end(&outcome.known,
+                          &outcome.lock); /* the attempt has a timeout */
     }
-    char *at = port_of(listener->url);
-    size_t used = (size_t)(at - listener->url);
-    (void)snprintf(at, sizeof(listener->url) - used, ":%d", port);
-}
-
-static void listener_free(struct coxi_listener *listener)
-{
-    coxi_unforked_drop(&listener->unforked);
-    if (listener->aio != NULL) {
-        nng_aio_stop(listener->aio);
-        nng_aio_free(listener->aio);
+    if (r == 0 && outcome.code != 0) {
+        r = coxi_error(outcome.code, "%s", outcome.text);
+    } else if (r == 0) {
+        *ret = outcome.link;
     }
-    if (listener->listener != NULL) {
-        nng_stream_listener_free(listener->listener);
-    }
-    free(listener);
-}
-
-/*
- * nng removes whatever is at the path of an ipc address if nobody listens there, also a
- * regular file. So this lets it have only a socket of this user. COX_EADDRESS.
- */
-static int check_path(const char *url)
-{
-    struct stat st;
-    if (strncmp(url, IPC, strlen(IPC)) != 0 || lstat(url + strlen(IPC), &st) != 0 ||
-        (S_ISSOCK(st.st_mode) && st.st_uid == geteuid())) {
-        return 0;
-    }
-    return coxi_error(COX_EADDRESS, "cannot listen at %s: %s is there already", url,
-                      S_ISSOCK(st.st_mode) ? "another user's socket"
-                                           : "something that is no socket");
-}
-
-int coxi_listener_open(const char *url, coxi_listener_accepted accepted, void *arg,
-                       struct coxi_listener **ret)
-{
-    int r = check_path(url);
-    struct coxi_listener *listener = r == 0 ? calloc(1, sizeof(*listener)) : NULL;
-    if (listener == NULL) {
-        return r != 0 ? r : coxi_error_memory("a listener");
-    }
-    (void)pthread_once(&nng_used, use_nng);
-    listener->accepted = accepted;
-    listener->arg = arg;
-    int failed = nng_stream_listener_alloc(&listener->listener, url);
-    if (failed != 0) {
-        listener->listener = NULL;
-    } else {
-        (void)nng_stream_listener_set_bool(listener->listener, NNG_OPT_TCP_NODELAY,
-                                           true);
-        /* of ipc only; whatever the umask, nobody else may connect */
-        (void)nng_stream_listener_set_int(listener->listener, NNG_OPT_IPC_PERMISSIONS,
-                                          SOCKET_MODE);
-        failed = nng_aio_alloc(&listener->aio, accept_callback, listener);
-    }
-    if (failed == 0) {
-        failed = nng_stream_listener_listen(listener->listener);
-    }
-    if (failed != 0) {
-        listener_free(listener);
-        return coxi_error(failed == NNG_EADDRINUSE ? COX_EAGAIN : COX_EADDRESS,
-                          "cannot listen at %s: %s", url, nng_strerror(failed));
-    }
-    set_url(listener, url);
-    listener->unforked.url = listener->url;
-    coxi_unforked_hold(&listener->unforked);
-    *ret = listener;
-    return 0;
-}
-
-/* Checks the part after "tcp://": a host without several colons, and a port. */
-static int check_host_and_port(const char *url, const char *host)
-{
-    const char *bracket = host[0] == '[' ? strchr(host, ']') : NULL;
-    const char *colon = strchr(bracket != NULL ? bracket : host, ':');
-    size_t digits = colon != NULL ? strspn(colon + 1, "0123456789") : 0;
-    if (colon == NULL || colon[1] == '\0') {
-        return coxi_error(COX_EADDRESS, "'%s' has no port: an address is host:port",
-                          url);
-    }
-    if (bracket == NULL && strchr(colon + 1, ':') != NULL) {
-        return coxi_error(COX_EADDRESS,
-                          "'%s' has several colons: write an IPv6 address in brackets, "
-                          "[::1]:port",
-                          url);
-    }
-    if (colon == host || strcspn(host, "/ ") < (size_t)(colon - host)) {
-        return coxi_error(COX_EADDRESS, "'%s' has no host: an address is host:port",
-                          url);
-    }
-    if (colon[1 + digits] != '\0') {
-        return coxi_error(COX_EADDRESS, "'%s': the port '%s' is no number", url,
-                          colon + 1);
-    }
-    if (digits > 5 || strtol(colon + 1, NULL, 10) > UINT16_MAX) {
-        return coxi_error(COX_EADDRESS, "'%s': the port %s is above %d", url, colon + 1,
-                          UINT16_MAX);
-    }
-    return 0;
-}
-
-int coxi_url_check(const char *url)
-{
-    const char *rest = strstr(url, "://");
-    size_t scheme = rest != NULL ? (size_t)(rest - url) : 0;
-    if (rest == NULL) {
-        return coxi_error(COX_EADDRESS,
-                          "'%s' is no address: it is like tcp://host:port or "
-                          "ipc:///path",
-                          url);
-    }
-    if (strlen(url) > COXI_URL_MAX) {
-        return coxi_error(COX_EADDRESS, "'%s' is longer than %d bytes", url,
-                          COXI_URL_MAX);
-    }
-    if (strncmp(url, "ipc://", 6) == 0) {
-        return url[6] == '/' && url[7] != '\0'
-                   ? 0
-                   : coxi_error(COX_EADDRESS,
-                                "'%s' has no path: it is like ipc:///path", url);
-    }
-    if (strncmp(url, "tcp://", 6) == 0 || strncmp(url, "tls+tcp://", 10) == 0) {
-        return check_host_and_port(url, rest + 3);
-    }
-    return coxi_error(COX_EADDRESS,
-                      "'%s': there is no transport '%.*s': an address is like "
-                      "tcp://host:port or ipc:///path",
-                      url, (int)scheme, url);
-}
-
-int coxi_url_from(const char *address, char ret[COXI_URL_MAX + 1])
-{
-    char url[COXI_URL_MAX + 1];
-    bool is_url = strstr(address, "://") != NULL;
-    int r = strlen(address) + strlen("tcp://") > COXI_URL_MAX
-                ? coxi_error(COX_EADDRESS, "'%s' is longer than %d bytes", address,
-                             COXI_URL_MAX)
-                : 0;
-    if (r == 0) {
-        (void)snprintf(url, sizeof(url), "%s%s", is_url ? "" : "tcp://", address);
-        r = is_url ? coxi_url_check(url) : check_host_and_port(address, address);
-    }
-    if (r == 0) {
-        memcpy(ret, url, sizeof(url));
-    }
+    coxi_unlock(&outcome.lock);
+    (void)pthread_cond_destroy(&outcome.known);
+    coxi_mutex_fini(&outcome.lock);
     return r;
-}
-
-bool coxi_url_is_local(const char *url)
-{
-    static const char numbers[] = "tcp://127.";
-    static const char *const prefixes[] = {"ipc://",
-                                           "tcp://localhost:", "tcp://[::1]:"};
-    if (strncmp(url, numbers, strlen(numbers)) == 0) {
-        /* Only numbers: a host called 127.example.org may be anywhere. */
-        return url[strlen(numbers) + strspn(url + strlen(numbers), "0123456789.")] ==
-               ':';
-    }
-    for (size_t i = 0; i < sizeof(prefixes) / sizeof(*prefixes); i++) {
-        if (strncmp(url, prefixes[i], strlen(prefixes[i])) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-int coxi_listener_claim(const char *url, coxi_listener_accepted accepted, void *arg,
-                        struct coxi_listener **ret)
-{
-    int r = coxi_listener_open(url, accepted, arg, ret);
-    for (int waited_ms = 0; r == COX_EAGAIN && waited_ms < CLAIM_MS;
-         waited_ms += CLAIM_REST_MS) {
-        (void)poll(NULL, 0, CLAIM_REST_MS);
-        r = coxi_listener_open(url, accepted, arg, ret);
-    }
-    return r != COX_EAGAIN
-               ? r
-               : coxi_error(COX_EADDRESS,
-                            "%s is in use: end the process that listens there, or "
-                            "listen at another address (port 0 is any free one)",
-                            url);
-}
-
-void coxi_listener_start(struct coxi_listener *listener)
-{
-    nng_stream_listener_accept(listener->listener, listener->aio);
-}
-
-const char *coxi_listener_url(const struct coxi_listener *listener)
-{
-    return listener->url;
-}
-
-void coxi_listener_close(struct coxi_listener *listener)
-{
-    if (listener != NULL) {
-        nng_stream_listener_close(listener->listener);
-        listener_free(listener);
-    }
 }

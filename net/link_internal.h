@@ -76,6 +76,8 @@ struct coxi_links {
 struct coxi_link {
     atomic_int refs; /* the owner, the engine while it receives, senders */
     nng_stream *stream;
+    bool is_proven;
+    struct coxi_party proven; /* who the peer has proved to be, if is_proven */
     const struct coxi_link_events *events;
     void *arg;
     struct coxi_links *links;
@@ -156,7 +158,11 @@ struct coxi_link {
 };
 
 /* Wraps a connected stream; takes the stream also on failure. */
-int coxi_link_new(nng_stream *stream, struct coxi_link **ret);
+int coxi_link_new(nng_stream *stream, const struct coxi_agreed *agreed,
+                  struct coxi_link **ret);
+
+/* Call it before nng is used. */
+void coxi_use_nng(void);
 
 /* Converts nng's error code into ours. */
 int coxi_link_error(int nng_code);

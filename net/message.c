@@ -103,6 +103,32 @@ int coxi_refuse(struct coxi_link *link, int code, const char *text)
     return code;
 }
 
+struct coxi_guard coxi_hello_guard(const struct coxi_key *key,
+                                   const struct coxi_hello *hello)
+{
+    struct coxi_guard guard = {
+        .self = {hello->role, hello->index, hello->session.run},
+        .seal = COXI_SEAL_NONE,
+    };
+    if (key != NULL) {
+        guard.key = *key;
+    }
+    return guard;
+}
+
+/* COX_EDENIED if the peer greets as somebody whom it has not proved to be. */
+static int check_proven(const struct coxi_link *link, const struct coxi_hello *hello)
+{
+    const struct coxi_party *proven = coxi_link_proven(link);
+    bool is_same =
+        proven == NULL ||
+        (proven->role == hello->role && proven->index == hello->index &&
+         (proven->run == COXI_RUN_UNNAMED || proven->run == hello->session.run));
+    return is_same ? 0
+                   : coxi_error(COX_EDENIED,
+                                "the peer greets as somebody else than its key proved");
+}
+
 int coxi_hello_read(struct coxi_link *link, const struct coxi_frame *frame,
                     struct coxi_hello *ret)
 {
@@ -126,5 +152,5 @@ int coxi_hello_read(struct coxi_link *link, const struct coxi_frame *frame,
         return coxi_refuse(link, r, coxi_error_text());
     }
     *ret = message.hello;
-    return 0;
+    return check_proven(link, ret);
 }

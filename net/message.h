@@ -41,12 +41,17 @@ int coxi_message_send_made(
 /* Decodes a frame's metadata, or COX_EPROTO. */
 int coxi_message_read(const struct coxi_frame *frame, struct coxi_message *ret);
 
+/* The guard of connections on which we greet with `hello`; `key` NULL: none. */
+struct coxi_guard coxi_hello_guard(const struct coxi_key *key,
+                                   const struct coxi_hello *hello);
+
 /* Sends our greeting; each side sends it first. */
 int coxi_hello_send(struct coxi_link *link, const struct coxi_hello *hello);
 
 /*
  * Reads the peer's greeting from its first frame. COX_EVERSION (the peer is told, too),
- * COX_EPROTO, or the code with which the peer refused us, with the peer's text.
+ * COX_EPROTO, COX_EDENIED (it greets as somebody else than its key has proved), or the
+ * code with which the peer refused us, with the peer's text.
  */
 int coxi_hello_read(struct coxi_link *link, const struct coxi_frame *frame,
                     struct coxi_hello *ret);

@@ -29,9 +29,10 @@ struct coxi_psc_options {
     int connect_ms;           /* the time of one attempt to connect */
     /* the ps is lost after this long without a connection; -1: never */
     int reconnect_ms;
-    int request_ms;        /* after this long without an answer: COX_ETIMEDOUT */
-    bool same_incarnation; /* a restarted ps is lost, too */
-    bool local_path;       /* use shared memory if the ps is on the same host */
+    int request_ms;             /* after this long without an answer: COX_ETIMEDOUT */
+    const struct coxi_key *key; /* the run's; NULL: none. Outlives the ps client */
+    bool same_incarnation;      /* a restarted ps is lost, too */
+    bool local_path;            /* use shared memory if the ps is on the same host */
     /* Receives from the control connection on the local path, together with those of
      * other ps (gather.h); NULL: the connection's own thread receives. Outlives the ps
      * client */

@@ -187,7 +187,10 @@ static bool connect_and_serve(struct coxi_psc_channel *channel)
     coxi_lock(&psc->lock);
     channel->n_moves = psc->n_moves; /* before the address is read */
     coxi_unlock(&psc->lock);
-    int r = coxi_link_connect(coxi_psc_address(psc), psc->options.connect_ms, &link);
+    const struct coxi_guard guard =
+        coxi_hello_guard(psc->options.key, &psc->options.self);
+    int r = coxi_link_connect(coxi_psc_address(psc), &guard, psc->options.connect_ms,
+                              &link);
     if (r != 0) {
         note_failure(psc, r, coxi_error_text());
         return false;

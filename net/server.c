@@ -174,7 +174,9 @@ static int dial(struct connection *connection)
 {
     struct coxi_server *server = connection->peer.server;
     struct coxi_link *link;
-    int r = coxi_link_connect(server->options.dial, CONNECT_MS, &link);
+    const struct coxi_hello self = own_hello(server, connection->channel);
+    const struct coxi_guard guard = coxi_hello_guard(server->options.key, &self);
+    int r = coxi_link_connect(server->options.dial, &guard, CONNECT_MS, &link);
     if (r != 0) {
         return r;
     }
@@ -376,7 +378,9 @@ int coxi_server_open(const struct coxi_server_options *options,
         r = coxi_thread_start(&server->dialler, "cox:dial", dialler_thread, server);
         server->dials = r == 0;
     } else if (r == 0) {
-        r = coxi_listener_claim(options->listen, accepted, server, &server->listener);
+        const struct coxi_guard guard = coxi_hello_guard(options->key, &options->self);
+        r = coxi_listener_claim(options->listen, &guard, accepted, server,
+                                &server->listener);
     }
     if (r != 0) {
         coxi_server_free(server);

@@ -56,7 +56,8 @@ struct coxi_server_options {
     const char *dial;       /* the peer to dial; then it does not listen. Or NULL */
     struct coxi_hello self; /* our greeting; `channel` is the peer's */
     int peer_timeout_ms;
-    bool local_path;                         /* accept it if a peer offers it */
+    const struct coxi_key *key; /* the run's, borrowed; NULL: nobody proves anything */
+    bool local_path;            /* accept it if a peer offers it */
     const struct coxi_server_events *events; /* borrowed */
     void *arg;
 };

@@ -76,6 +76,7 @@ static int run(const struct config *config)
         .index = (uint32_t)config->daemon.index,
         .peer_timeout_ms = (int)config->daemon.peer_timeout_ms,
         .memory_max = (uint64_t)config->memory_max,
+        .key = &config->daemon.key,
         .local_path = coxi_daemon_local_path(&config->daemon),
         .checkpoint_root = config->checkpoint_root,
     };

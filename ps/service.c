@@ -519,6 +519,7 @@ int coxi_ps_open(const struct coxi_ps_options *options, struct coxi_ps **ret)
                  .index = options->index,
                  .incarnation = coxi_random_id()},
         .peer_timeout_ms = options->peer_timeout_ms,
+        .key = options->key,
         .local_path = options->local_path,
         .events = &events,
         .arg = ps,

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct coxi_key;
 struct coxi_ps;
 
 struct coxi_ps_options {
@@ -16,6 +17,7 @@ struct coxi_ps_options {
     bool local_path;     /* use shared memory if a peer on the same host offers it */
     /* the directory beneath which all its files lie; NULL: anywhere; borrowed */
     const char *checkpoint_root;
+    const struct coxi_key *key; /* the run's (net/key.h), borrowed; or NULL */
 };
 
 /* Listens; serving begins at once. COX_EADDRESS, COX_ENOMEM. */

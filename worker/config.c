@@ -90,19 +90,28 @@ static int check_client(struct coxi_worker_config *config)
         return coxi_error(r, "--client: %s", coxi_error_text());
     }
     config->client = client;
-    if (!coxi_url_is_local(client) && !config->daemon.insecure) {
-        return coxi_error(COX_EINVAL,
-                          "--client %s may be another host, and whoever answers there "
-                          "can run code here: dial a client of this host, or say "
-                          "--insecure",
-                          client);
-    }
     if (config->daemon.address_file != NULL) {
         return coxi_error(COX_EINVAL, "--address-file: with --client a worker listens "
                                       "nowhere, so there is no address to write");
     }
     r = config->name != NULL ? coxi_hello_name_check(config->name) : 0;
     return r != 0 ? coxi_error(r, "--name: %s", coxi_error_text()) : 0;
+}
+
+/* Checks that whoever answers at --client may have code run here. */
+static int check_trust(const struct coxi_worker_config *config)
+{
+    const char *client = config->client;
+    if (client != NULL && !coxi_url_is_local(client) && !config->daemon.insecure &&
+        config->daemon.key.kind == COXI_KEY_NONE) {
+        return coxi_error(COX_EINVAL,
+                          "--client %s may be another host, and whoever answers there "
+                          "can run code here: give all members of the run a key "
+                          "(--key-file), dial a client of this host, or say "
+                          "--insecure",
+                          client);
+    }
+    return 0;
 }
 
 /* Uses the supervisor's process id, which stays the same when step processes change. */
@@ -127,7 +136,9 @@ int coxi_worker_config_apply(struct coxi_worker_config *config)
     if (r == 0 && config->client != NULL && config->name == NULL) {
         make_name(config);
     }
-    return r != 0 ? r
-                  : coxi_daemon_start(&config->daemon,
-                                      config->step_process ? "worker" : "supervisor");
+    if (r == 0) {
+        r = coxi_daemon_start(&config->daemon,
+                              config->step_process ? "worker" : "supervisor");
+    }
+    return r == 0 ? check_trust(config) : r;
 }

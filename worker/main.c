@@ -37,6 +37,7 @@ static int serve(const struct coxi_worker_config *config)
             .kept_max = (size_t)config->kept_max,
             .step_memory_max = (uint64_t)config->step_memory_max,
             .peer_timeout_ms = (int)config->daemon.peer_timeout_ms,
+            .key = &config->daemon.key,
             .local_path = coxi_daemon_local_path(&config->daemon),
             .prints_apart = config->prints_apart,
             .recorder = recorder,

@@ -205,6 +205,7 @@ static int open_ps(struct coxi_run *run, const struct coxi_layout *layout)
             .connect_ms = CONNECT_MS,
             .reconnect_ms = -1, /* only the client declares a ps lost */
             .request_ms = REQUEST_MS,
+            .key = run->options.key,
             .local_path = run->options.local_path,
             .gather = run->gather,
             .unreached_ms = run->options.peer_timeout_ms,

@@ -46,6 +46,7 @@ struct coxi_run_options {
     uint32_t commit_window; /* most attempts with commits under way */
     /* the client is told of a ps that is out of reach for this long; 0: never */
     int peer_timeout_ms;
+    const struct coxi_key *key;     /* the run's (net/key.h), borrowed; or NULL */
     bool local_path;                /* use shared memory to a ps on the same host */
     size_t pull_cache_max;          /* most bytes of copies for COX_PULL_CACHED */
     size_t kept_max;                /* most bytes of results that stay here */

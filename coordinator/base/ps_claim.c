@@ -52,6 +52,7 @@ int coxi_ps_connect(struct cox_coordinator *c, uint32_t ps, struct coxi_psc **re
         .connect_ms = CONNECT_MS,
         .reconnect_ms = RECONNECT_MS,
         .request_ms = REQUEST_MS,
+        .key = &c->site.key,
         .same_incarnation = true,
         .local_path = true,
         .on_lost = c->ps.on_lost,

@@ -5,6 +5,8 @@
 
 #include <stdbool.h>
 
+#include "net/key.h"
+
 struct cox_cluster;
 struct coxi_links;
 struct coxi_local;
@@ -13,7 +15,8 @@ struct coxi_site {
     struct cox_cluster *cluster; /* the addresses of its ps are guarded by ps.lock */
     struct coxi_local *local;    /* the processes of a local cluster; or NULL */
     struct coxi_links *links;
-    bool loop_runs; /* used only by the threads that open and close the client */
+    bool loop_runs;      /* used only by the threads that open and close the client */
+    struct coxi_key key; /* the run's, or none; fixed */
 };
 
 #endif

@@ -258,14 +258,23 @@ static bool start_local(struct coxi_conn *conn, const char **ret_name)
     return true;
 }
 
+static struct coxi_hello own_hello(const struct cox_coordinator *c)
+{
+    return (struct coxi_hello){.role = COXI_ROLE_CLIENT, .session = c->session};
+}
+
 static void greet(struct coxi_conn *conn, enum coxi_channel channel, const char *local)
 {
-    (void)coxi_hello_send(conn->link, &(struct coxi_hello){
-                                          .role = COXI_ROLE_CLIENT,
-                                          .channel = channel,
-                                          .session = conn->c->session,
-                                          .local = local,
-                                      });
+    struct coxi_hello hello = own_hello(conn->c);
+    hello.channel = channel;
+    hello.local = local;
+    (void)coxi_hello_send(conn->link, &hello);
+}
+
+struct coxi_guard coxi_conn_guard(const struct cox_coordinator *c)
+{
+    const struct coxi_hello hello = own_hello(c);
+    return coxi_hello_guard(&c->site.key, &hello);
 }
 
 static void on_connected(struct coxi_conn *conn, struct event *event)
@@ -307,7 +316,8 @@ int coxi_conn_open(struct cox_coordinator *c, const char *url,
     conn->arg = arg;
     conn->channel = channel;
     conn->may_be_local = channel == COXI_CHANNEL_CONTROL && coxi_url_is_local(url);
-    int r = coxi_link_connect_start(url, CONNECT_MS, connected, conn);
+    const struct coxi_guard guard = coxi_conn_guard(c);
+    int r = coxi_link_connect_start(url, &guard, CONNECT_MS, connected, conn);
     if (r != 0) {
         free(conn);
         return r;

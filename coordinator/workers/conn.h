@@ -41,6 +41,9 @@ void coxi_conn_adopt(struct coxi_conn *conn, const struct coxi_conn_events *even
 void coxi_conn_greet(struct coxi_conn *conn, enum coxi_channel channel);
 
 /* Its link; valid once on_open was called. */
+/* The client's guard of connections to workers. */
+struct coxi_guard coxi_conn_guard(const struct cox_coordinator *c);
+
 struct coxi_link *coxi_conn_link(struct coxi_conn *conn);
 
 /* Closes it; on_close comes later. Loop. Takes NULL. */

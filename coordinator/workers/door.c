@@ -258,15 +258,17 @@ void coxi_door_tick(struct coxi_door *door, uint64_t now_ms)
 /* ---- the door */
 
 /* The URL for the address that a user gives, for free(). */
-static int check_address(const char *listen, char **ret)
+static int check_address(const struct cox_coordinator *c, const char *listen,
+                         char **ret)
 {
     char *url = NULL;
     int r = coxi_cluster_url(listen, &url);
-    if (r == 0 && !coxi_url_is_local(url)) {
+    if (r == 0 && !coxi_url_is_local(url) && c->site.key.kind == COXI_KEY_NONE) {
         r = coxi_error(
             COX_EADDRESS,
             "%s can be reached from other hosts, and whoever reaches it can "
-            "pose as a worker: listen at tcp://127.0.0.1:PORT or ipc:///PATH",
+            "pose as a worker: give all members of the run a key (key_file), or listen "
+            "at tcp://127.0.0.1:PORT or ipc:///PATH",
             url);
     }
     if (r != 0) {
@@ -280,13 +282,15 @@ static int check_address(const char *listen, char **ret)
 int coxi_door_new(struct cox_coordinator *c, const char *listen, struct coxi_door **ret)
 {
     char *url = NULL;
-    int r = check_address(listen, &url);
+    int r = check_address(c, listen, &url);
     if (r != 0) {
         return r;
     }
+    const struct coxi_guard guard = coxi_conn_guard(c);
     struct coxi_door *door = calloc(1, sizeof(*door));
-    r = door == NULL ? coxi_error_memory("listening for workers")
-                     : coxi_listener_claim(url, accepted, door, &door->listener);
+    r = door == NULL
+            ? coxi_error_memory("listening for workers")
+            : coxi_listener_claim(url, &guard, accepted, door, &door->listener);
     free(url);
     if (r != 0) {
         free(door);

@@ -136,6 +136,13 @@ struct cox_options {
     /* 1: cox_close begins with a checkpoint, if anything has changed since the last
      * one; -1: it does not; 0: as 1 if checkpoint_dir is set. */
     int checkpoint_at_close;
+
+    /*
+     * The file with the run's key (coxswain key new): only daemons that have it are used,
+     * and only workers that have it may dial the client. NULL: the file that $COX_KEY_FILE
+     * names; without that, nobody proves anything. COX_EINVAL: others may read the file.
+     */
+    const char *key_file;
 };
 #define COX_OPTIONS_INIT COX_INIT(cox_options)
 

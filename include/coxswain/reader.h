@@ -18,6 +18,10 @@ struct cox_reader;
 struct cox_reader_options {
     size_t size;
     int timeout_ms; /* for opening, and for each read */
+
+    /* The file with the run's key, or with that of its readers (coxswain key reader).
+     * NULL: the file that $COX_KEY_FILE names; without that, there is no key. */
+    const char *key_file;
 };
 #define COX_READER_OPTIONS_INIT COX_INIT(cox_reader_options)
 

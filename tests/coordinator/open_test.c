@@ -497,8 +497,8 @@ TEST(a_wrong_ps_is_named_though_another_is_absent)
     assert_wrong_beside_absent(by_hand.addresses[0], COX_ECONFLICT, "--index");
     assert_wrong_beside_absent(by_hand.addresses[3], COX_ECONFLICT, "it is no ps");
     assert_wrong_beside_absent("tcp://no-such-host.invalid:1", COX_EADDRESS, "ps 1");
-    assert_code(
-        0, coxi_listener_open("tcp://127.0.0.1:0", on_other_link, &told, &listener));
+    assert_code(0, coxi_listener_open("tcp://127.0.0.1:0", NULL, on_other_link, &told,
+                                      &listener));
     coxi_listener_start(listener);
     assert_wrong_beside_absent(coxi_listener_url(listener), COX_EVERSION, "version");
     coxi_listener_close(listener);
@@ -512,8 +512,8 @@ TEST(ps_of_another_protocol_version_is_refused_at_once_with_both_numbers)
     static bool told;
     char json[300];
     char text[64];
-    assert_code(
-        0, coxi_listener_open("tcp://127.0.0.1:0", on_other_link, &told, &listener));
+    assert_code(0, coxi_listener_open("tcp://127.0.0.1:0", NULL, on_other_link, &told,
+                                      &listener));
     coxi_listener_start(listener);
     (void)snprintf(json, sizeof(json), "{\"ps\": [\"%s\"], \"worker\": [\"a:1\"]}",
                    coxi_listener_url(listener));

@@ -67,7 +67,8 @@ void count_client_open(struct end *end, const struct count_daemon *daemon,
 {
     struct coxi_link *link;
     struct coxi_hello hello = {.role = COXI_ROLE_WORKER, .index = index};
-    assert_code(0, coxi_link_connect(coxi_server_url(daemon->server), 8000, &link));
+    assert_code(0,
+                coxi_link_connect(coxi_server_url(daemon->server), NULL, 8000, &link));
     coxi_link_allow(link, COXI_WIRE_META_MAX, 0);
     end_init(end);
     end_start(end, link, END_START);

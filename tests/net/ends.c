@@ -230,17 +230,18 @@ static void accepted(void *arg, struct coxi_link *link)
 void door_open(struct door *door, bool tcp)
 {
     static int n_opened;
-    const char *url = "tcp://127.0.0.1:0";
     char path[300];
+    (void)snprintf(path, sizeof(path), "ipc://%s/door-%d", coxi_test_dir(), n_opened++);
+    door_open_guarded(door, tcp ? "tcp://127.0.0.1:0" : path, NULL);
+}
+
+void door_open_guarded(struct door *door, const char *url,
+                       const struct coxi_guard *guard)
+{
     *door = (struct door){0};
     coxi_mutex_init(&door->lock);
     coxi_cond_init(&door->changed);
-    if (!tcp) {
-        (void)snprintf(path, sizeof(path), "ipc://%s/door-%d", coxi_test_dir(),
-                       n_opened++);
-        url = path;
-    }
-    assert_code(0, coxi_listener_open(url, accepted, door, &door->listener));
+    assert_code(0, coxi_listener_open(url, guard, accepted, door, &door->listener));
     coxi_listener_start(door->listener);
     (void)snprintf(door->url, sizeof(door->url), "%s",
                    coxi_listener_url(door->listener));
@@ -276,7 +277,7 @@ static void connect_pair(struct pair *pair, bool tcp, struct coxi_link **ret_nea
                          struct coxi_link **ret_far)
 {
     door_open(&pair->door, tcp);
-    assert_code(0, coxi_link_connect(pair->door.url, WAIT_MS, ret_near));
+    assert_code(0, coxi_link_connect(pair->door.url, NULL, WAIT_MS, ret_near));
     *ret_far = door_wait(&pair->door);
     coxi_link_allow(*ret_near, ALLOWED, ALLOWED);
     coxi_link_allow(*ret_far, ALLOWED, ALLOWED);

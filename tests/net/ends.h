@@ -84,6 +84,10 @@ struct door {
 
 /* Listens over tcp or ipc; nothing is received from accepted links. */
 void door_open(struct door *door, bool tcp);
+
+/* Listens at `url`; peers must prove themselves if `guard` has a key. */
+void door_open_guarded(struct door *door, const char *url,
+                       const struct coxi_guard *guard);
 struct coxi_link *door_wait(struct door *door);
 void door_close(struct door *door);
 

@@ -64,7 +64,7 @@ static void connect_begin(struct outcome *outcome, const char *url, int timeout_
     *outcome = (struct outcome){0};
     coxi_mutex_init(&outcome->lock);
     coxi_cond_init(&outcome->changed);
-    int code = coxi_link_connect_start(url, timeout_ms, connected, outcome);
+    int code = coxi_link_connect_start(url, NULL, timeout_ms, connected, outcome);
     if (code != 0) { /* known at once: `done` is not called */
         connected(outcome, code, coxi_test_error(), NULL);
     }
@@ -94,7 +94,7 @@ static void assert_connect_fails(const char *url, int timeout_ms, int code)
     struct coxi_link *link = (struct coxi_link *)&link;
     struct coxi_link *before = link;
     struct outcome outcome;
-    assert_code(code, coxi_link_connect(url, timeout_ms, &link));
+    assert_code(code, coxi_link_connect(url, NULL, timeout_ms, &link));
     assert_error_names(url);
     assert_ptr_equal(before, link);
     connect_start(&outcome, url, timeout_ms);
@@ -219,7 +219,7 @@ static void accept_none(void *arg, struct coxi_link *link)
 static void check_port(const char *url, const char *host)
 {
     struct coxi_listener *listener;
-    assert_code(0, coxi_listener_open(url, accept_none, NULL, &listener));
+    assert_code(0, coxi_listener_open(url, NULL, accept_none, NULL, &listener));
     const char *found = coxi_listener_url(listener);
     size_t len = strlen(host);
     if (strncmp(found, host, len) != 0 || found[len] != ':' ||
@@ -244,12 +244,13 @@ TEST(listener_says_that_the_address_is_in_use)
         struct coxi_listener *listener = NULL;
         door_open(&door, i == 0);
         assert_code(COX_EAGAIN,
-                    coxi_listener_open(door.url, accept_none, NULL, &listener));
+                    coxi_listener_open(door.url, NULL, accept_none, NULL, &listener));
         assert_error_names(door.url);
         assert_null(listener);
         door_close(&door);
         /* the address is free as soon as the first listener is closed */
-        assert_code(0, coxi_listener_open(door.url, accept_none, NULL, &listener));
+        assert_code(0,
+                    coxi_listener_open(door.url, NULL, accept_none, NULL, &listener));
         coxi_listener_close(listener);
     }
 }
@@ -261,7 +262,7 @@ TEST(listener_refuses_an_address_that_is_malformed_or_not_ours)
                                        "ipc:///no/such/directory/x"};
     for (size_t i = 0; i < sizeof(urls) / sizeof(urls[0]); i++) {
         struct coxi_listener *listener = NULL;
-        int code = coxi_listener_open(urls[i], accept_none, NULL, &listener);
+        int code = coxi_listener_open(urls[i], NULL, accept_none, NULL, &listener);
         if (code != COX_EADDRESS) {
             fail_msg("'%s': %d (%s)", urls[i], code, coxi_test_error());
         }
@@ -282,7 +283,8 @@ static void assert_keeps(const char *path, const char *url, mode_t type)
 {
     struct stat st;
     struct coxi_listener *listener = NULL;
-    assert_code(COX_EADDRESS, coxi_listener_open(url, accept_none, NULL, &listener));
+    assert_code(COX_EADDRESS,
+                coxi_listener_open(url, NULL, accept_none, NULL, &listener));
     assert_error_names(path);
     assert_int_equal(0, lstat(path, &st));
     assert_int_equal(type, st.st_mode & S_IFMT);
@@ -322,7 +324,7 @@ TEST(listener_replaces_only_a_socket_of_its_own_user)
         assert_keeps(path, url, S_IFSOCK);
         assert_int_equal(0, chown(path, 0, 0));
     }
-    assert_code(0, coxi_listener_open(url, accept_none, NULL, &listener));
+    assert_code(0, coxi_listener_open(url, NULL, accept_none, NULL, &listener));
     coxi_listener_close(listener);
 }
 
@@ -333,7 +335,7 @@ TEST(listener_lets_only_its_own_user_connect)
     const char *path = ipc_path(url);
     struct coxi_listener *listener = NULL;
     mode_t before = umask(0);
-    assert_code(0, coxi_listener_open(url, accept_none, NULL, &listener));
+    assert_code(0, coxi_listener_open(url, NULL, accept_none, NULL, &listener));
     (void)umask(before);
     assert_int_equal(0, lstat(path, &st));
     assert_int_equal(S_IFSOCK | 0600, st.st_mode);
@@ -347,7 +349,7 @@ TEST(listener_accepts_nothing_once_it_is_closed)
     door_open(&door, true);
     coxi_listener_close(door.listener);
     door.listener = NULL;
-    assert_code(COX_EREFUSED, coxi_link_connect(door.url, WAIT_MS, &link));
+    assert_code(COX_EREFUSED, coxi_link_connect(door.url, NULL, WAIT_MS, &link));
     door_close(&door);
     assert_int_equal(0, door.n_accepted);
 }
@@ -358,7 +360,7 @@ TEST(link_that_is_never_started_can_be_dropped)
     struct coxi_link *link;
     struct coxi_links *links;
     door_open(&door, true);
-    assert_code(0, coxi_link_connect(door.url, WAIT_MS, &link));
+    assert_code(0, coxi_link_connect(door.url, NULL, WAIT_MS, &link));
     assert_code(0, coxi_links_new(60000, &links));
     coxi_links_add(links, link);
     coxi_links_drop(link);

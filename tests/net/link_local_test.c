@@ -55,7 +55,7 @@ static void quiet_open(struct quiet *quiet)
 {
     const char *name;
     door_open(&quiet->door, true);
-    assert_code(0, coxi_link_connect(quiet->door.url, WAIT_MS, &quiet->near));
+    assert_code(0, coxi_link_connect(quiet->door.url, NULL, WAIT_MS, &quiet->near));
     quiet->far = door_wait(&quiet->door);
     coxi_link_allow(quiet->far, sizeof(much), sizeof(much));
     assert_code(0, coxi_link_offer(quiet->near, NULL, COXI_RING_MIN, &name));

@@ -54,7 +54,8 @@ TEST(server_answers_a_hello_on_the_channel_of_the_peer)
     struct coxi_link *link;
     struct coxi_hello hello = {.role = COXI_ROLE_CLIENT, .channel = COXI_CHANNEL_DATA};
     count_daemon_open(&daemon, "tcp://127.0.0.1:0", 60000);
-    assert_code(0, coxi_link_connect(coxi_server_url(daemon.server), 8000, &link));
+    assert_code(0,
+                coxi_link_connect(coxi_server_url(daemon.server), NULL, 8000, &link));
     end_init(&end);
     end_start(&end, link, END_RUN);
     assert_code(0, coxi_hello_send(link, &hello));

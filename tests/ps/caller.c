@@ -85,7 +85,7 @@ struct caller *caller_open(const char *url, const struct coxi_hello *hello)
     assert_non_null(caller);
     coxi_mutex_init(&caller->lock);
     coxi_cond_init(&caller->changed);
-    assert_code(0, coxi_link_connect(url, CONNECT_MS, &caller->link));
+    assert_code(0, coxi_link_connect(url, NULL, CONNECT_MS, &caller->link));
     coxi_link_listen_to(caller->link, &events, caller);
     coxi_link_allow(caller->link, COXI_WIRE_META_MAX, COXI_PAYLOAD_MAX);
     coxi_link_start(caller->link);

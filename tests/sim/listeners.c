@@ -26,9 +26,11 @@ void sim_listeners_drop(const struct sim_proc *proc)
     }
 }
 
-int coxi_listener_open(const char *url, coxi_listener_accepted accepted, void *arg,
+int coxi_listener_open(const char *url, const struct coxi_guard *guard,
+                       coxi_listener_accepted accepted, void *arg,
                        struct coxi_listener **ret)
 {
+    (void)guard; /* simulated runs have no key */
     struct coxi_listener *listener = calloc(1, sizeof(*listener));
     if (n_listeners == LISTENERS_MAX) {
         abort();
@@ -42,10 +44,11 @@ int coxi_listener_open(const char *url, coxi_listener_accepted accepted, void *a
     return 0;
 }
 
-int coxi_listener_claim(const char *url, coxi_listener_accepted accepted, void *arg,
+int coxi_listener_claim(const char *url, const struct coxi_guard *guard,
+                        coxi_listener_accepted accepted, void *arg,
                         struct coxi_listener **ret)
 {
-    return coxi_listener_open(url, accepted, arg, ret);
+    return coxi_listener_open(url, guard, accepted, arg, ret);
 }
 
 void coxi_listener_start(struct coxi_listener *listener)

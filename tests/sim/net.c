@@ -433,8 +433,10 @@ static void *accept(void *arg)
     return NULL;
 }
 
-int coxi_link_connect(const char *url, int timeout_ms, struct coxi_link **ret)
+int coxi_link_connect(const char *url, const struct coxi_guard *guard, int timeout_ms,
+                      struct coxi_link **ret)
 {
+    (void)guard; /* simulated runs have no key */
     uint64_t end =
         timeout_ms < 0 ? SIM_NEVER : sim_now() + (uint64_t)timeout_ms * SIM_MS;
     struct sim_proc *self = sim_self_proc();
@@ -474,15 +476,16 @@ static void *connect_later(void *arg)
 {
     struct connecting *connecting = arg;
     struct coxi_link *link = NULL;
-    int r = coxi_link_connect(connecting->url, connecting->timeout_ms, &link);
+    int r = coxi_link_connect(connecting->url, NULL, connecting->timeout_ms, &link);
     connecting->done(connecting->arg, r, r != 0 ? coxi_error_text() : "", link);
     free(connecting);
     return NULL;
 }
 
-int coxi_link_connect_start(const char *url, int timeout_ms, coxi_link_connected done,
-                            void *arg)
+int coxi_link_connect_start(const char *url, const struct coxi_guard *guard,
+                            int timeout_ms, coxi_link_connected done, void *arg)
 {
+    (void)guard;
     struct connecting *connecting = calloc(1, sizeof(*connecting));
     (void)snprintf(connecting->url, sizeof(connecting->url), "%s", url);
     connecting->timeout_ms = timeout_ms;
@@ -490,6 +493,12 @@ int coxi_link_connect_start(const char *url, int timeout_ms, coxi_link_connected
     connecting->arg = arg;
     sim_spawn(sim_self_proc(), "connect", connect_later, connecting)->detached = true;
     return 0;
+}
+
+const struct coxi_party *coxi_link_proven(const struct coxi_link *link)
+{
+    (void)link;
+    return NULL;
 }
 
 /* ---- faults */

@@ -53,7 +53,7 @@ struct coxi_link *rig_connect(struct caller **ret)
     struct coxi_listener *listener;
     (void)snprintf(name, sizeof(name), "link-%d", n_connected++);
     (void)snprintf(url, sizeof(url), "ipc://%s", coxi_test_path(name));
-    assert_code(0, coxi_listener_open(url, on_accepted, &accepted, &listener));
+    assert_code(0, coxi_listener_open(url, NULL, on_accepted, &accepted, &listener));
     coxi_listener_start(listener);
     *ret = caller_open(url, NULL);
     coxi_test_until(is_accepted, &accepted, "a connection");

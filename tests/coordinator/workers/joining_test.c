@@ -317,8 +317,8 @@ TEST(client_sends_away_who_does_not_say_who_it_is)
     struct cox_options options = COX_OPTIONS_INIT;
     options.peer_timeout_ms = 400;
     yard_open(&yard, &options);
-    assert_code(0,
-                coxi_link_connect(cox_listen_address(yard.crew.c), 8000, &lurker.link));
+    assert_code(0, coxi_link_connect(cox_listen_address(yard.crew.c), NULL, 8000,
+                                     &lurker.link));
     assert_code(0, coxi_links_new(800, &lurker.links));
     coxi_link_listen_to(lurker.link, &lurker_events, &lurker);
     coxi_links_add(lurker.links, lurker.link);

@@ -1,0 +1,158 @@
+/* See proving.h. One aio, whose callback is the only one that touches the state. */
+#include "net/proving.h"
+
+#include <stdlib.h>
+
+#include "common/clock.h"
+#include "common/error.h"
+#include "net/link_internal.h"
+
+struct coxi_proving {
+    nng_stream *stream;
+    bool given; /* the stream belongs to somebody else */
+    nng_aio *aio;
+    struct coxi_handshake *handshake;
+    bool dialled;
+    bool sending;
+    const uint8_t *out;
+    size_t out_len;
+    size_t sent;
+    uint8_t in[COXI_HANDSHAKE_MAX];
+    size_t received;
+    uint64_t end_ms;
+    coxi_proved done;
+    void *arg;
+};
+
+/* Why the peer's bytes did not come, or ours did not leave. */
+static int transport_error(const struct coxi_proving *proving, int nng_code)
+{
+    int code = coxi_link_error(nng_code);
+    if (proving->dialled && proving->sending && proving->sent == 0) {
+        return coxi_error(code == COX_ECLOSED ? COX_EREFUSED : code, "%s",
+                          nng_strerror(nng_code)); /* nobody has accepted yet */
+    }
+    if (code == COX_ETIMEDOUT) {
+        return coxi_error(COX_EDENIED,
+                          "the peer has not proved within %d ms that it has "
+                          "the run's key",
+                          COXI_PROVING_MS);
+    }
+    return coxi_error(COX_EDENIED, "the peer has ended the handshake: it has another "
+                                   "key, or none");
+}
+
+static void proving_free(struct coxi_proving *proving)
+{
+    coxi_handshake_free(proving->handshake);
+    if (!proving->given) {
+        nng_stream_free(proving->stream);
+    }
+    nng_aio_reap(proving->aio); /* this may be its own callback */
+    free(proving);
+}
+
+static void finish(struct coxi_proving *proving, int code)
+{
+    proving->given = code == 0;
+    proving->done(proving->arg, code, proving->given ? proving->stream : NULL,
+                  coxi_handshake_agreed(proving->handshake));
+    proving_free(proving);
+}
+
+/* Sends what is left to be sent, then receives what is needed; false: neither. */
+static bool go_on(struct coxi_proving *proving)
+{
+    size_t need = coxi_handshake_need(proving->handshake);
+    uint64_t now = coxi_now_ms();
+    nng_iov iov;
+    proving->sending = proving->sent < proving->out_len;
+    if (proving->sending) {
+        iov.iov_buf = (void *)(uintptr_t)(proving->out + proving->sent);
+        iov.iov_len = proving->out_len - proving->sent;
+    } else {
+        iov.iov_buf = proving->in + proving->received;
+        iov.iov_len = need - proving->received;
+    }
+    if (iov.iov_len == 0) {
+        return false;
+    }
+    nng_aio_set_timeout(proving->aio, now < proving->end_ms
+                                          ? (nng_duration)(proving->end_ms - now)
+                                          : NNG_DURATION_ZERO);
+    (void)nng_aio_set_iov(proving->aio, 1, &iov);
+    if (proving->sending) {
+        nng_stream_send(proving->stream, proving->aio);
+    } else {
+        nng_stream_recv(proving->stream, proving->aio);
+    }
+    return true;
+}
+
+/* Counts what was moved; a whole message goes into the handshake. */
+static int take_moved(struct coxi_proving *proving, size_t n)
+{
+    if (proving->sending) {
+        proving->sent += n;
+        return 0;
+    }
+    proving->received += n;
+    if (proving->received < coxi_handshake_need(proving->handshake)) {
+        return 0;
+    }
+    proving->received = 0;
+    int r = coxi_handshake_take(proving->handshake, proving->in);
+    proving->out = coxi_handshake_out(proving->handshake, &proving->out_len);
+    proving->sent = 0;
+    return r;
+}
+
+static void on_moved(void *arg)
+{
+    struct coxi_proving *proving = arg;
+    int failed = nng_aio_result(proving->aio);
+    int r = failed != 0 ? transport_error(proving, failed)
+                        : take_moved(proving, nng_aio_count(proving->aio));
+    if (r != 0 || !go_on(proving)) {
+        finish(proving, r);
+    }
+}
+
+int coxi_proving_new(nng_stream *stream, const struct coxi_guard *guard, bool dialled,
+                     coxi_proved done, void *arg, struct coxi_proving **ret)
+{
+    struct coxi_proving *proving = calloc(1, sizeof(*proving));
+    int r = proving == NULL || nng_aio_alloc(&proving->aio, on_moved, proving) != 0
+                ? coxi_error_memory("a connection")
+                : 0;
+    if (r == 0) {
+        r = dialled ? coxi_handshake_dial(guard, &proving->handshake)
+                    : coxi_handshake_accept(guard, &proving->handshake);
+    }
+    if (r != 0) {
+        if (proving != NULL) {
+            nng_aio_free(proving->aio);
+        }
+        free(proving);
+        nng_stream_free(stream);
+        return r;
+    }
+    proving->stream = stream;
+    proving->dialled = dialled;
+    proving->done = done;
+    proving->arg = arg;
+    proving->out = coxi_handshake_out(proving->handshake, &proving->out_len);
+    proving->end_ms = coxi_now_ms() + COXI_PROVING_MS;
+    *ret = proving;
+    return 0;
+}
+
+void coxi_proving_start(struct coxi_proving *proving)
+{
+    (void)go_on(proving);
+}
+
+void coxi_proving_abort(struct coxi_proving *proving)
+{
+    nng_stream_close(proving->stream);
+}

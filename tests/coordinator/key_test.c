@@ -1,0 +1,167 @@
+/* Runs with a key: their members know each other, and others are nobody. */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "net/key.h"
+#include "tests/coordinator/crew.h"
+#include "tests/program.h"
+#include "tests/test.h"
+
+enum { OPEN_MS = 2000 };
+
+/* A ps and a worker with a key, at addresses that anybody on this host can dial. */
+struct guarded {
+    const char *key;
+    const char *reader_key;
+    struct program ps;
+    struct program worker;
+    struct cox_cluster *cluster;
+};
+
+static void guarded_open(struct guarded *guarded)
+{
+    char ps[256];
+    char worker[256];
+    char json[1024];
+    struct coxi_key key;
+    guarded->key = coxi_test_path("run.key");
+    guarded->reader_key = coxi_test_path("reader.key");
+    assert_code(0, coxi_key_new(guarded->key));
+    assert_code(0, coxi_key_read(guarded->key, &key));
+    assert_code(0, coxi_key_new_reader(guarded->reader_key, &key));
+    assert_int_equal(0, setenv("COX_KEY_FILE", guarded->key, 1));
+    daemon_start(&guarded->ps, "coxswain-ps", 0, "tcp://127.0.0.1:0", ps);
+    daemon_start(&guarded->worker, "coxswain-worker", 0, "tcp://127.0.0.1:0", worker);
+    assert_int_equal(0, unsetenv("COX_KEY_FILE"));
+    (void)snprintf(json, sizeof(json), "{\"ps\": [\"%s\"], \"worker\": [\"%s\"]}", ps,
+                   worker);
+    assert_code(0, cox_cluster_parse(json, &guarded->cluster));
+}
+
+static void guarded_close(struct guarded *guarded)
+{
+    program_kill(&guarded->ps, SIGTERM);
+    program_kill(&guarded->worker, SIGTERM);
+    (void)program_wait(&guarded->ps);
+    (void)program_wait(&guarded->worker);
+    cox_cluster_free(guarded->cluster);
+}
+
+/* Trains a little, so that a run with these options works from end to end. */
+static void train(const struct cox_cluster *cluster, const struct cox_options *options)
+{
+    struct crew crew = {0};
+    assert_code(0, cox_open(cluster, options, &crew.c));
+    assert_code(0, cox_module_load(crew.c, coxi_test_module("counter"), &crew.module));
+    struct cox_variable *counter = crew_counter(&crew, "c0");
+    crew_schedule(&crew, crew_function(&crew, "count"), 20, 1);
+    assert_code(0, cox_join(crew.c, 8000));
+    assert_int_equal(20, crew_read(&crew, counter));
+    assert_code(0, cox_close(crew.c, 8000));
+}
+
+static struct cox_options with_key(const char *key)
+{
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.key_file = key;
+    options.open_timeout_ms = OPEN_MS;
+    return options;
+}
+
+TEST(a_run_with_a_key_trains)
+{
+    struct guarded guarded;
+    guarded_open(&guarded);
+    struct cox_options options = with_key(guarded.key);
+    options.open_timeout_ms = 30000;
+    train(guarded.cluster, &options);
+    guarded_close(&guarded);
+}
+
+TEST(a_local_cluster_with_a_key_trains)
+{
+    struct cox_cluster *cluster;
+    const char *key = coxi_test_path("run.key");
+    assert_code(0, coxi_key_new(key));
+    struct cox_options options = with_key(key);
+    options.open_timeout_ms = 30000;
+    options.bin_dir = coxi_test_bin();
+    assert_code(0, cox_cluster_local(1, 1, &cluster));
+    train(cluster, &options);
+    cox_cluster_free(cluster);
+}
+
+TEST(a_reader_with_the_key_of_readers_reads)
+{
+    struct guarded guarded;
+    struct crew crew = {0};
+    struct cox_reader *reader;
+    int64_t value = 0;
+    guarded_open(&guarded);
+    const struct cox_options options = with_key(guarded.key);
+    assert_code(0, cox_open(guarded.cluster, &options, &crew.c));
+    (void)crew_counter(&crew, "c0");
+    struct cox_reader_options reading = COX_READER_OPTIONS_INIT;
+    reading.key_file = guarded.reader_key;
+    assert_code(0, cox_reader_open(guarded.cluster, &reading, &reader));
+    assert_code(0, cox_reader_read(reader, "c0", &value, sizeof(value)));
+    assert_int_equal(0, value);
+    cox_reader_close(reader);
+    assert_code(0, cox_close(crew.c, 8000));
+    guarded_close(&guarded);
+}
+
+/* ---- attacks */
+
+TEST(a_client_without_the_key_opens_nothing)
+{
+    struct guarded guarded;
+    guarded_open(&guarded);
+    const struct cox_options options = with_key(NULL);
+    crew_refused(guarded.cluster, &options, COX_ETIMEDOUT, "ps 0");
+    guarded_close(&guarded);
+}
+
+TEST(a_client_with_another_key_opens_nothing)
+{
+    struct guarded guarded;
+    const char *other = coxi_test_path("other.key");
+    guarded_open(&guarded);
+    assert_code(0, coxi_key_new(other));
+    const struct cox_options options = with_key(other);
+    crew_refused(guarded.cluster, &options, COX_ETIMEDOUT, "has another key");
+    guarded_close(&guarded);
+}
+
+TEST(a_reader_s_key_makes_no_client)
+{
+    struct guarded guarded;
+    guarded_open(&guarded);
+    const struct cox_options options = with_key(guarded.reader_key);
+    crew_refused(guarded.cluster, &options, COX_EINVAL, "key of readers");
+    guarded_close(&guarded);
+}
+
+TEST(a_reader_without_the_key_reads_nothing)
+{
+    struct guarded guarded;
+    struct cox_reader *reader;
+    struct cox_reader_options reading = COX_READER_OPTIONS_INIT;
+    reading.timeout_ms = OPEN_MS;
+    guarded_open(&guarded);
+    assert_code(COX_ETIMEDOUT, cox_reader_open(guarded.cluster, &reading, &reader));
+    guarded_close(&guarded);
+}
+
+TEST(a_key_that_others_may_read_opens_nothing)
+{
+    struct guarded guarded;
+    guarded_open(&guarded);
+    assert_int_equal(0, chmod(guarded.key, 0644));
+    const struct cox_options options = with_key(guarded.key);
+    crew_refused(guarded.cluster, &options, COX_EINVAL, "chmod 600");
+    guarded_close(&guarded);
+}

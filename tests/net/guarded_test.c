@@ -1,0 +1,220 @@
+/* Links whose ends prove that they have the run's key, over real connections. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/error.h"
+#include "net/link.h"
+#include "tests/net/ends.h"
+#include "tests/test.h"
+
+enum { WAIT_MS = 8000 };
+
+static const struct coxi_key run_key = {.kind = COXI_KEY_RUN, .secret = {1, 2, 3}};
+static const struct coxi_key other_key = {.kind = COXI_KEY_RUN, .secret = {1, 2, 4}};
+
+static struct coxi_guard guard_of(const struct coxi_key *key, enum coxi_role role)
+{
+    return (struct coxi_guard){.key = *key, .self = {role, 3, 0x1234}};
+}
+
+/* A listener with the run's key, and a link to it. */
+static void open_guarded(struct door *door, const char *url)
+{
+    const struct coxi_guard ps = guard_of(&run_key, COXI_ROLE_PS);
+    door_open_guarded(door, url, &ps);
+}
+
+static int dial(const struct door *door, const struct coxi_guard *guard,
+                struct coxi_link **ret)
+{
+    return coxi_link_connect(door->url, guard, WAIT_MS, ret);
+}
+
+static void talk(struct door *door)
+{
+    const struct coxi_guard client = guard_of(&run_key, COXI_ROLE_CLIENT);
+    struct coxi_link *link;
+    struct end near;
+    struct end far;
+    assert_code(0, dial(door, &client, &link));
+    struct coxi_link *accepted = door_wait(door);
+    const struct coxi_party *peer = coxi_link_proven(accepted);
+    assert_non_null(peer);
+    assert_int_equal(COXI_ROLE_CLIENT, peer->role);
+    assert_int_equal(3, peer->index);
+    assert_int_equal(0x1234, peer->run);
+    assert_int_equal(COXI_ROLE_PS, coxi_link_proven(link)->role);
+    end_init(&near);
+    end_init(&far);
+    end_start(&far, accepted, END_RUN);
+    end_start(&near, link, END_RUN);
+    assert_code(0, end_send(&near, "question", 8, NULL, 0));
+    end_wait_frames(&far, 1);
+    assert_memory_equal("question", far.frames[0].meta, 8);
+    assert_code(0, end_send(&far, "answered", 8, NULL, 0));
+    end_wait_frames(&near, 1);
+    end_fini(&near);
+    end_fini(&far);
+}
+
+TEST(ends_with_the_key_talk_over_tcp)
+{
+    struct door door;
+    open_guarded(&door, "tcp://127.0.0.1:0");
+    talk(&door);
+    door_close(&door);
+}
+
+TEST(ends_with_the_key_talk_over_ipc)
+{
+    struct door door;
+    char url[300];
+    (void)snprintf(url, sizeof(url), "ipc://%s", coxi_test_path("socket"));
+    open_guarded(&door, url);
+    talk(&door);
+    door_close(&door);
+}
+
+TEST(a_link_without_a_key_has_proved_nothing)
+{
+    struct door door;
+    struct coxi_link *link;
+    door_open(&door, true);
+    assert_code(0, coxi_link_connect(door.url, NULL, WAIT_MS, &link));
+    assert_null(coxi_link_proven(link));
+    coxi_link_unref(link);
+    struct coxi_link *accepted = door_wait(&door);
+    assert_null(coxi_link_proven(accepted));
+    coxi_link_unref(accepted);
+    door_close(&door);
+}
+
+/* ---- attacks */
+
+TEST(a_peer_with_another_key_is_denied_and_the_others_are_not)
+{
+    const struct coxi_guard stranger = guard_of(&other_key, COXI_ROLE_CLIENT);
+    struct coxi_link *link;
+    struct door door;
+    open_guarded(&door, "tcp://127.0.0.1:0");
+    assert_code(COX_EDENIED, dial(&door, &stranger, &link));
+    assert_error_names("key");
+    assert_error_names(door.url);
+    talk(&door);
+    door_close(&door);
+}
+
+/* It dials a listener that wants a proof, as if there were none. */
+TEST(a_peer_without_a_key_is_cut_off)
+{
+    struct door door;
+    char byte;
+    open_guarded(&door, "tcp://127.0.0.1:0");
+    int fd = raw_connect(door.url);
+    raw_send_frame(fd, "hello, I am a frame of 48 bytes, not a handshake", 48);
+    raw_send_frame(fd, "hello, I am a frame of 48 bytes, not a handshake", 48);
+    assert_true(recv(fd, &byte, 1, 0) <= 0); /* and it is told nothing */
+    (void)close(fd);
+    talk(&door);
+    door_close(&door);
+}
+
+/* It is answered nothing and holds nothing: the connection ends after two seconds. */
+TEST(a_peer_that_says_nothing_is_cut_off)
+{
+    struct door door;
+    char byte;
+    open_guarded(&door, "tcp://127.0.0.1:0");
+    int fd = raw_connect(door.url);
+    assert_true(recv(fd, &byte, 1, 0) <= 0);
+    (void)close(fd);
+    talk(&door);
+    door_close(&door);
+}
+
+/* One byte at a time. */
+TEST(a_slow_handshake_is_cut_off_in_time)
+{
+    struct door door;
+    bool open = true;
+    open_guarded(&door, "tcp://127.0.0.1:0");
+    int fd = raw_connect(door.url);
+    uint64_t begin_ms = coxi_now_ms();
+    while (open && coxi_now_ms() - begin_ms < WAIT_MS) {
+        char byte;
+        struct timeval little = {.tv_usec = 50000};
+        (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &little, sizeof(little));
+        open = send(fd, "C", 1, MSG_NOSIGNAL) == 1 && recv(fd, &byte, 1, 0) < 0;
+    }
+    assert_false(open);
+    (void)close(fd);
+    talk(&door);
+    door_close(&door);
+}
+
+/* More idle peers than may prove themselves at a time: those that came first go. */
+TEST(idle_connections_do_not_shut_others_out)
+{
+    enum { N = 300 };
+    int fds[N];
+    struct door door;
+    struct rlimit files;
+    assert_int_equal(0, getrlimit(RLIMIT_NOFILE, &files));
+    struct rlimit few = {.rlim_cur = 1000, .rlim_max = files.rlim_max};
+    assert_int_equal(0, setrlimit(RLIMIT_NOFILE, &few));
+    open_guarded(&door, "tcp://127.0.0.1:0");
+    for (int i = 0; i < N; i++) {
+        fds[i] = raw_connect(door.url);
+    }
+    talk(&door);
+    for (int i = 0; i < N; i++) {
+        (void)close(fds[i]);
+    }
+    door_close(&door);
+    assert_int_equal(0, setrlimit(RLIMIT_NOFILE, &files));
+}
+
+/* An acceptor without the key is no ps of ours. */
+TEST(a_listener_without_the_key_is_denied)
+{
+    const struct coxi_guard client = guard_of(&run_key, COXI_ROLE_CLIENT);
+    const struct coxi_guard stranger = guard_of(&other_key, COXI_ROLE_PS);
+    struct coxi_link *link;
+    struct door door;
+    door_open_guarded(&door, "tcp://127.0.0.1:0", &stranger);
+    assert_code(COX_EDENIED, dial(&door, &client, &link));
+    door_close(&door);
+    door_open(&door, true); /* one that proves nothing: it speaks frames */
+    assert_code(COX_EDENIED, dial(&door, &client, &link));
+    door_close(&door);
+}
+
+TEST(a_listener_closes_while_peers_prove_themselves)
+{
+    enum { N = 20 };
+    int fds[N];
+    struct door door;
+    open_guarded(&door, "tcp://127.0.0.1:0");
+    for (int i = 0; i < N; i++) {
+        fds[i] = raw_connect(door.url);
+    }
+    door_close(&door);
+    for (int i = 0; i < N; i++) {
+        (void)close(fds[i]);
+    }
+}
+
+/* Nobody listens there: that is not a matter of keys. */
+TEST(an_absent_peer_is_refused_not_denied)
+{
+    const struct coxi_guard client = guard_of(&run_key, COXI_ROLE_CLIENT);
+    struct coxi_link *link;
+    struct door door;
+    open_guarded(&door, "tcp://127.0.0.1:0");
+    door_close(&door);
+    assert_code(COX_EREFUSED, dial(&door, &client, &link));
+}
