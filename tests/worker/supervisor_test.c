@@ -239,7 +239,7 @@ TEST(supervisor_removes_what_one_that_was_killed_has_left)
     char listen[2][300];
     for (int i = 0; i < 2; i++) {
         (void)snprintf(listen[i], sizeof(listen[i]), "ipc://%s-%d",
-                       coxi_test_path("worker"), i);
+                       coxi_test_path("socket"), i);
     }
     worker_start(&killed, ipc(), NULL);
     worker_start(&lives, listen[0], NULL);
