@@ -94,7 +94,7 @@ int coxi_backlog_write(const char *path, const struct coxi_backlog *backlog,
 
 struct coxi_backlog_file {
     struct coxi_st_file *file;
-    json_t *names; /* the text of the functions' names */
+    json_t *names; /* owns the text of `backlog.functions` */
     struct coxi_backlog backlog;
 };
 

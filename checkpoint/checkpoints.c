@@ -231,13 +231,13 @@ static uint64_t base_of(const char *dir, uint64_t number)
     return base;
 }
 
-/* The state after the checkpoints that were looked at, newest first. */
+/* The state of a pruning, which looks at checkpoints from the newest to the oldest. */
 struct pruning {
     const char *dir;
     const struct coxi_retention *retention;
     bool dry_run;
     uint64_t latest;
-    uint64_t n_newest; /* looked at so far */
+    uint64_t n_newest; /* checkpoints looked at so far, without those after `latest` */
     /* the checkpoints that stay; is_base replaces them by their bases */
     uint64_t *stay;
     size_t n_stay;

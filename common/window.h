@@ -1,8 +1,8 @@
 /*
  * A window of consecutive ids: pointers by id. Ids come in rising order and leave in
- * almost any order. `first` is the lowest id that has not left; `next`, when all have.
- * A zeroed window with a `max` is valid and empty. Not thread-safe; all functions are
- * O(1) amortized.
+ * almost any order. `first` is the lowest id that has not left; if all have left, it
+ * equals `next`. A zeroed window with a `max` is valid and empty. Not thread-safe; all
+ * functions are O(1) amortized.
  */
 #ifndef COXI_COMMON_WINDOW_H
 #define COXI_COMMON_WINDOW_H

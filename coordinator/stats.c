@@ -32,7 +32,7 @@ struct coxi_said {
     bool is_asked;
     uint64_t asked_ms; /* when it was asked */
     uint64_t number;   /* the last call that has asked it */
-    uint64_t ended;    /* the last call that has asked it and knows the outcome */
+    uint64_t ended;    /* the last call whose question was answered or has failed */
     uint64_t answered; /* the last call that it has answered */
     uint64_t said_ms;  /* when it answered */
     struct coxi_counters counters;
@@ -108,7 +108,8 @@ static void ask(struct cox_coordinator *c, uint32_t p, uint64_t number)
 }
 
 /*
- * Asks the ps that were not asked for call `number`; true if waiting for an answer
+ * For call `number` of cox_stats: asks every ps of which the call knows no outcome yet,
+ * unless an earlier question to that ps is still open. True if waiting for an answer
  * makes sense. It unlocks while it asks, and answers may come meanwhile. So it looks at
  * all ps again until it has asked none, and returns the result of that look.
  */

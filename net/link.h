@@ -163,11 +163,11 @@ int coxi_link_send_made(struct coxi_link *link, const struct coxi_made *frame);
  * coxi_rings_new) and sends its name to the other side in a frame. The other side tries
  * to accept that name, and answers in a frame whether it could. Right after these
  * frames each side goes local (or withdraws the offer), on the receiving thread or
- * before receiving starts, when no other frame can be under way. A local link receives
- * by coxi_link_run. Nothing else changes: the death or silence of a peer is noticed as
- * on any link. `gather`: its thread receives once the link is local (gather.h); NULL:
- * coxi_link_run does. COX_ENOMEM; COX_EADDRESS: the other side is not on this host, or
- * may not share memory with us.
+ * before receiving starts, when no other frame can be under way. From then on
+ * the thread that calls coxi_link_run receives the frames, or, if the offer names a
+ * `gather`, the gatherer's thread (gather.h). Nothing else changes: the death or
+ * silence of a peer is noticed as on any link. COX_ENOMEM; COX_EADDRESS: the other side
+ * is not on this host, or may not share memory with us.
  */
 int coxi_link_offer(struct coxi_link *link, struct coxi_gather *gather,
                     size_t ring_bytes, const char **ret_name);

@@ -220,8 +220,9 @@ static void listener_free(struct coxi_listener *listener)
 }
 
 /*
- * nng removes whatever is at the path of an ipc address if nobody listens there, also a
- * regular file. So this lets it have only a socket of this user. COX_EADDRESS.
+ * If nobody listens at the path of an ipc address, nng removes the file there, even a
+ * regular one. So nng gets a path only if nothing is there, or a socket of this user.
+ * COX_EADDRESS.
  */
 static int check_path(const char *url)
 {

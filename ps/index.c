@@ -139,9 +139,9 @@ static void append(struct coxi_index *index, struct coxi_index_bucket *bucket,
 /* ---- growth */
 
 /*
- * Moves the keys of a new line out of the line that had them. Needs no memory: each
- * line of the overflow is free once it was copied, and both chains together have one
- * first line more than the old chain had.
+ * Divides the keys of a chain between it and the chain of a new line. Needs no memory:
+ * each overflow line is free once it was copied, and the new chain brings its own first
+ * line. So the two chains never need more overflow lines than the old chain had.
  */
 static void split(struct coxi_index *index, struct coxi_index_bucket *bucket,
                   uint32_t new_number)

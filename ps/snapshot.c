@@ -34,7 +34,7 @@ struct coxi_taking {
     struct coxi_snapshot_file done;
 };
 
-/* ---- spans in which others may have to wait */
+/* ---- how long others may have to wait for a lock */
 
 /* CPU time of this thread, which excludes preemption. */
 static uint64_t cpu_us(void)

@@ -46,15 +46,15 @@ int coxi_store_claim(struct coxi_store *store, const struct coxi_session *sessio
 /* The current incarnation. Never waits. */
 uint64_t coxi_store_incarnation(const struct coxi_store *store);
 
-/* A client of that session has greeted. COX_EFENCED: its claim would be refused with
- * that. Never waits. */
+/* Checks the session of a client that has greeted. COX_EFENCED: the store would refuse
+ * its claim with the same code. Never waits. */
 int coxi_store_greeted(struct coxi_store *store, const struct coxi_session *session);
 
 /* The session that has claimed the store; false: none. */
 bool coxi_store_owner(struct coxi_store *store, struct coxi_session *ret);
 
-/* The run, without its token, and this ps's part of its variables; to be ended with
- * _fini. COX_ENOENT: no run has claimed the store; COX_ENOMEM. */
+/* The run, without its token, and this ps's part of its variables. The caller frees
+ * them with _fini. COX_ENOENT: no run has claimed the store; COX_ENOMEM. */
 struct coxi_description {
     struct coxi_session session;
     struct coxi_variable *variables;

@@ -361,7 +361,7 @@ struct coxi_layout {
     size_t n_servers;
     const struct coxi_variable *variables; /* encoding only; see coxi_layout_variable */
     size_t n_variables;
-    /* What the client knows this worker by; none: the worker's own index. */
+    /* The index that the client gave this worker; none: the worker keeps its own. */
     struct coxi_maybe worker;
     const void *decoded; /* decoding only */
 };

@@ -22,12 +22,12 @@ struct coxi_saving {
     struct coxi_resumed *resumed; /* work that an older client has left; NULL: none */
 
     /*
-     * Held while a checkpoint is written, or while another run's is loaded, so that
-     * each checkpoint has all of a loading or nothing. Comes before c->lock. Guards the
-     * next four fields.
+     * Held while a checkpoint is written, or while another run's checkpoint is loaded.
+     * So a checkpoint has everything that was loaded, or nothing of it. Comes before
+     * c->lock. Guards the next five fields.
      */
     struct coxi_mutex lock;
-    /* since the last one that was saved; zeroed: none has failed */
+    /* the failures since a checkpoint was last saved; zeroed: none has failed */
     struct coxi_patience fails;
     uint64_t number; /* the highest number in use */
     /* The last complete checkpoint of this client, on which the next one may build; 0:
@@ -36,10 +36,10 @@ struct coxi_saving {
     uint32_t n_built; /* checkpoints since a whole one; each builds on the one before */
     struct coxi_known_base bases[COXI_KNOWN_BASES];
 
-    /* the thread that writes one waits for the disk no longer */
+    /* set: the thread that writes a checkpoint must not wait for the disk any longer */
     atomic_bool leaves_disk;
 
-    int code; /* of the last one that a trigger wrote; guarded by c->lock */
+    int code; /* of the last triggered checkpoint; guarded by c->lock, as is `text` */
     char text[COXI_SAVING_TEXT_MAX];
 };
 

@@ -42,8 +42,9 @@ static inline const struct cox_function *coxi_gate_go_on(struct cox_coordinator 
     return gate != NULL ? gate->go_on(c) : NULL;
 }
 
-/* The same for reports of what the program waits for: NULL before the program schedules
- * or waits. */
+/* Like coxi_gate_go_on, for a report of what the program waits for: it does not count
+ * as scheduling or waiting. Before the program has done either, it returns NULL and lets
+ * no closure run. With c->lock. */
 static inline const struct cox_function *coxi_gate_missing(struct cox_coordinator *c)
 {
     const struct coxi_gate *gate = atomic_load(&c->closures->gate);

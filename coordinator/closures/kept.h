@@ -10,10 +10,11 @@
  *   nowhere        the worker was lost: when they are needed the closure runs again,
  *                  under its own id, and then they are here
  *
- * They may be here and on a worker. Values that are here stay, so that nothing is made
- * again twice; this also ends a chain of closures that would have to run again for each
- * other, and therefore every COXI_LINEAGE_MAX-th closure of such a chain has its values
- * brought here.
+ * They may be here and on a worker. Values that are here stay, so no closure has to
+ * make them again. If a worker is lost, a closure that runs again may need results that
+ * were lost, too, so their closures run again first. Values that are here end this
+ * chain. To bound its length, the client fetches the values of every
+ * COXI_LINEAGE_MAX-th closure of a chain.
  */
 #ifndef COXI_COORDINATOR_CLOSURES_KEPT_H
 #define COXI_COORDINATOR_CLOSURES_KEPT_H

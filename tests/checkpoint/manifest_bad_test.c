@@ -1,5 +1,6 @@
 /* Files that are no manifest are refused with a reason; lack of memory is not reported
- * as such a reason. Linked so that the product's allocations go through here. */
+ * as such a reason. The product's calls of malloc and calloc go through this
+ * file (ld --wrap). */
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /*
  * Opening ends within its deadline and 2 s, no matter which daemon is missing, and
- * leaves nothing behind. Linked so that requests to ps (net/ps_round.h) go through
- * here.
+ * leaves nothing behind. Calls of coxi_round_add and coxi_psc_call go through this
+ * file (ld --wrap).
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -373,7 +373,7 @@ void phase_reach_triggered_checkpoint(struct phase *phase)
     coxi_test_until(second_is_written, NULL, "the other ps's shard");
 }
 
-/* Linked so that fsync goes through here. */
+/* Calls of fsync go through this file (ld --wrap). */
 static atomic_bool disk_hangs;
 static atomic_int n_hanging;
 

@@ -51,7 +51,7 @@ TEST(cluster_may_list_no_worker)
         assert_int_equal(1, copy->n_ps);
         assert_int_equal(0, copy->n_workers);
         cox_cluster_free(copy);
-        /* But then others must be able to dial. */
+        /* Without workers to dial, cox_open needs an address where workers can dial. */
         assert_code(COX_EINVAL, cox_open(cluster, NULL, &c));
         assert_error_names("cox_options.listen");
         cox_cluster_free(cluster);

@@ -224,7 +224,7 @@ TEST(linger_that_finds_nothing_looks_once_in_64_times)
     }
     for (int i = 0; i < 128; i++) {
         int before = looked.n;
-        linger.ns = 0; /* as after a look that was long enough in vain */
+        linger.ns = 0; /* as after several looks that found nothing */
         assert_false(coxi_linger(&linger, &limits, look, &looked));
         n_looks += looked.n > before;
     }

@@ -482,7 +482,8 @@ static void check_tags(const struct setup *setup)
     scene_open(&scene, setup);
     hold_both(&scene, holds, next);
 
-    /* Scheduled last, but only for this worker, so it runs there first. */
+    /* Worker 0 runs `tagged` before `any`, although it is scheduled later: a worker
+     * first runs the closures that no other worker may run. */
     struct cox_future *any = scene_schedule(&scene, "number_off", 0);
     struct cox_future *tagged = scene_schedule(&scene, "number_off", 1);
     scene_wait_queued(&scene, 2);

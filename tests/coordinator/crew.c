@@ -26,8 +26,8 @@ void crew_open(struct crew *crew, int n_ps, int n_workers, const char *module,
                    n_opened++);
     o.log_dir = crew->log_dir;
     o.bin_dir = coxi_test_bin();
-    /* In most tests closing stands for any end of a client, so it writes no
-     * checkpoint. */
+    /* Closing writes no checkpoint, unless the test asks for one: most tests close a
+     * client only to end it. */
     o.checkpoint_at_close = o.checkpoint_at_close != 0 ? o.checkpoint_at_close : -1;
     o.min_workers = (uint32_t)n_workers;
     assert_code(0, cox_cluster_local(n_ps, n_workers, &cluster));
@@ -184,8 +184,8 @@ pid_t crew_launcher(struct crew *crew)
     return parent_of(crew_ps_process(crew, 0));
 }
 
-/* It has ended, all threads of it, and only its parent has not looked yet: an orphan's
- * may take seconds. */
+/* True if the process and all its threads have ended, and its parent has not reaped it
+ * yet. The new parent of an orphan may take seconds for that. */
 static bool is_unreaped(pid_t pid)
 {
     char pattern[64];

@@ -1,7 +1,7 @@
 /*
- * Opening: options, daemons started by hand on tcp, and errors in both. Linked so that
- * the replay log's making (coordinator/base/replay_log.h) and the loop's ticks go
- * through here.
+ * Opening: options, daemons started by hand on tcp, and errors in both. Calls of
+ * coxi_replay_log_new, coxi_resources_tick, coxi_loop_start and coxi_opening_ps go
+ * through this file (ld --wrap).
  */
 #include <arpa/inet.h>
 #include <sched.h>

@@ -1,5 +1,5 @@
-/* cox_stats returns the known numbers in every state of the ps. Linked so that requests
- * to ps (net/ps_client.h) go through here. */
+/* cox_stats returns the known numbers in every state of the ps. Calls of
+ * coxi_psc_submit_now go through this file (ld --wrap). */
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>

@@ -29,7 +29,8 @@ struct sim_proc *sim_nodes_worker(uint32_t i);
 /* The host on which it runs. */
 uint32_t sim_nodes_ps_host(uint32_t i);
 
-/* Starts the ps on another host, once in a storm; the old one runs on where it was. */
+/* Starts ps `i` on another host; its old process keeps running on the old host. Does
+ * nothing if the ps is dead right now, or was moved in this storm already. */
 void sim_nodes_move_ps(uint32_t i);
 
 /* A process of any kind has died: drops its descriptors and connections. */

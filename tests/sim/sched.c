@@ -14,8 +14,9 @@
 enum {
     FIBERS_MAX = 4096,
     TURNS_MAX = 20 * 1000 * 1000, /* turns of a run; more mean an endless loop */
-    PREEMPT_EVERY = 24,           /* places where a thread might be interrupted */
-    LONG_PAUSE_ONE_IN = 512,      /* of those interruptions */
+    /* on average, one of so many possible places interrupts its thread */
+    PREEMPT_EVERY = 24,
+    LONG_PAUSE_ONE_IN = 512, /* one of so many interruptions is a long pause */
 };
 
 struct timer {

@@ -240,8 +240,9 @@ static int measure(struct cox_step *step)
 /* How step `begin` waits for its pulls. */
 enum { WAIT_ALL, WAIT_NONE, WAIT_TWICE, WAIT_AFTER_FLUSH, WAIT_CANCELLED };
 
-/* Begins `n` pulls of `variable` (rows as they are given) into places of their own, waits
- * for them from the last on as `how` says, and returns the first floats of each. */
+/* Begins `n` pulls of `variable` (rows as they are given), each into its own array. Then
+ * waits for them as `how` says, the last one first, and returns the first float of
+ * each. */
 static int begin(struct cox_step *step)
 {
     enum { PULLS_MAX = 16, EACH = FLOATS_MAX / PULLS_MAX };
@@ -425,8 +426,8 @@ static int follow_one(struct cox_step *step, int64_t what)
     }
 }
 
-/* Follows the I64s in `script`, or in later attempts those in `again`, if that is
- * given: enum follow. */
+/* Follows the commands (enum follow) in the I64 vector `script`; a later attempt follows
+ * those in `again`, if that is given. */
 static int follow(struct cox_step *step)
 {
     size_t n = 0;

@@ -116,7 +116,8 @@ static int compare(struct cox_step *step, struct walk *walk,
     return r;
 }
 
-/* Starts at zeros; `seed` (not 0), `rounds`. */
+/* Compares `rounds` times, each time after some random updates. The variable must be
+ * all zeros at first; `seed` must not be 0. */
 static int walk(struct cox_step *step)
 {
     struct walk w = {.rng = *(const uint64_t *)cox_step_scalar(step, "seed", COX_I64)};

@@ -214,8 +214,8 @@ TEST(run_sends_what_is_in_the_outbox_in_one_message)
     rig_close(&rig);
 }
 
-/* A ps's greeting may flush the outbox in between; less than a full outbox stays in any
- * case. */
+/* A ps's greeting may flush the outbox while the test fills it. Even then, fewer than
+ * COXI_REPORTS_MAX reports are left in it at the end. */
 TEST(run_sends_a_full_outbox_on_its_own)
 {
     struct rig rig;

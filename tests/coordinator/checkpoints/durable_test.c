@@ -1,8 +1,7 @@
 /*
  * A checkpoint that is durable counts even if something fails after that. A checkpoint
- * from which another client has resumed stays. Linked so that holding a checkpoint
- * (checkpoint/checkpoint.h) and making a directory durable (common/file.h) go through
- * here.
+ * from which another client has resumed stays. Calls of
+ * coxi_checkpoint_hold and coxi_directory_sync go through this file (ld --wrap).
  */
 #include <pthread.h>
 #include <semaphore.h>

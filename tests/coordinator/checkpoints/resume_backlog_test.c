@@ -1,7 +1,7 @@
 /*
  * Calls and writes that were under way when the checkpoint was written: the client that
- * resumes from it runs them again, in their order. Linked so that coxi_operation_hold
- * and the making of closures go through here.
+ * resumes from it runs them again, in their order. Calls of
+ * coxi_operation_hold and coxi_closure_new go through this file (ld --wrap).
  */
 #include <signal.h>
 #include <stdatomic.h>

@@ -1,7 +1,8 @@
 /*
  * Closures whose worker dies after all their updates are applied and before it has sent
- * their results: a future that is done has its results. Linked so that storing a
- * closure's result goes through here, and can fail for lack of memory.
+ * their results: a future that is done has its results. Calls of
+ * coxi_future_keep, which stores a result, go through this file (ld --wrap), and can
+ * fail for lack of memory.
  */
 #include <pthread.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
 /*
- * While a ps is being recovered, nothing but the current batch of the replay runs. Linked so that
- * reading rows (net/pulls.h) goes through here.
+ * While a ps is being recovered, nothing but the current batch of the replay runs. Calls
+ * of coxi_pull_rows go through this file (ld --wrap).
  */
 #include <signal.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 /*
  * A client that resumes sets the ps back to the checkpoint, and loses one of them
- * meanwhile. Linked so that coxi_recovery_fill and each of its requests go through
- * here.
+ * meanwhile. Calls of coxi_recovery_fill, and of coxi_round_add, which sends its
+ * requests, go through this file (ld --wrap).
  */
 #include <stdatomic.h>
 

@@ -8,14 +8,14 @@
 
 enum { N_PS = 2, N_W = 4, N_KEYS = 8 };
 
-/* A table with SGD at rate 1, all of whose rows are updated; a dense variable on all ps
- * with the same; and the expected value in each. */
+/* A table and a dense variable on all ps, both with SGD at rate 1. Each step updates all
+ * their elements. */
 struct run {
     struct crew crew;
     struct cox_table *t;
     struct cox_variable *w;
-    float row;
-    float all;
+    float row; /* expected in each element of t */
+    float all; /* expected in each element of w */
 };
 
 static struct cox_optimizer sgd(float rate)
