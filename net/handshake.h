@@ -34,10 +34,11 @@
 struct coxi_party {
     enum coxi_role role;
     uint32_t index;
-    uint64_t run; /* 0: of no run yet; COXI_RUN_UNNAMED: it has not said */
+    uint64_t run; /* 0: it has no run yet; COXI_RUN_UNNAMED: it has named none */
 };
 
-/* How frames are guarded on their way; of two wishes, the greater is carried out. */
+/* How frames are guarded on their way. If the two ends ask for different seals, they use
+ * the stronger one, which comes later here. */
 enum coxi_seal {
     COXI_SEAL_NONE, /* nobody else can reach the connection */
     COXI_SEAL_MAC,  /* frames can be read by others, but not changed */

@@ -53,7 +53,7 @@ struct coxi_server_events {
 
 struct coxi_server_options {
     const char *listen;
-    const char *dial;       /* the peer to dial; then it does not listen. Or NULL */
+    const char *dial;       /* the peer to dial instead of listening; NULL: none */
     struct coxi_hello self; /* our greeting; `channel` is the peer's */
     int peer_timeout_ms;
     const struct coxi_key *key; /* the run's, borrowed; NULL: nobody proves anything */

@@ -32,7 +32,7 @@ struct open_commit {
 
 /* A closure above the watermark. */
 struct entry {
-    uint32_t mark;  /* says what is applied of it */
+    uint32_t mark;  /* says what is applied of the closure */
     uint32_t fence; /* attempts up to this one are refused */
 };
 

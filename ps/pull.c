@@ -126,7 +126,7 @@ static void read_narrow_rows(const struct coxi_place *place, uint64_t row, uint6
     }
 }
 
-/* Reads the next rows of a table that fit. Returns their bytes in their own type. */
+/* Reads the next rows of a table that fit `room`. Returns their bytes in F32. */
 static size_t read_rows(const struct coxi_place *place, size_t at, size_t room,
                         uint32_t narrow, uint8_t *to)
 {
@@ -142,9 +142,9 @@ static size_t read_rows(const struct coxi_place *place, size_t at, size_t room,
 }
 
 /*
- * Reads the next blocks of a dense variable that fit; returns their bytes in their own
- * type. If blocks are left, the piece ends with a block, so that none is read in two
- * states.
+ * Reads the next blocks of a dense variable that fit `room`; returns their bytes in the
+ * variable's own type. If blocks are left, the last one that it reads is whole: an update
+ * between two calls must not come between two halves of a block.
  */
 static size_t read_blocks(const struct coxi_place *place, size_t at, size_t room,
                           uint32_t narrow, uint8_t *to)

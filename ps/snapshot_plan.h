@@ -65,7 +65,8 @@ struct coxi_plan {
     size_t room_bytes; /* enough for the largest block or piece */
 };
 
-/* Makes a cut for every part that has something here. COX_ENOMEM. Registry read. */
+/* Makes a cut of every table and of every dense variable that has rows on this ps.
+ * COX_ENOMEM. Registry read. */
 int coxi_plan_cut(const struct coxi_store *store, struct coxi_plan *plan);
 
 /* Lists the tensors, once all cuts have begun: those of parts that changed (`changed`),

@@ -18,12 +18,12 @@
 #include "ps/table_internal.h"
 
 enum {
-    GROUP = 64,               /* most rows copied under one lock ... */
-    GROUP_BYTES = 64 * 1024,  /* ... and their most bytes, except for a single row */
+    GROUP = 64,               /* most rows copied under one lock */
+    GROUP_BYTES = 64 * 1024,  /* bytes of these rows, plus at most one row */
     GROUP_LINES = 32,         /* lines of a bucket looked at under one lock */
     LINES_AHEAD = 8,          /* how many lines ahead lines are prefetched */
     GROUPS = 256,             /* most groups at a time, however few rows they have */
-    BLOCK_BYTES = 256 * 1024, /* of a block of copies; at least one row */
+    BLOCK_BYTES = 256 * 1024, /* of a block of copies, plus at most one row */
     HINT_LINES = 4,
     LINE_BYTES = 64,
 };

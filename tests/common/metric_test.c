@@ -115,8 +115,8 @@ static double normal(uint64_t *rng)
     return sum - 6;
 }
 
-/* Scores whose logits are normal, those of positives `apart` above those of the others, and
- * all of it `narrow` times: 1 is what a model has that is trained on them. */
+/* Draws normal logits; those of positives are `apart` higher. Multiplies them by `narrow`
+ * (1: about what a trained model gives) and adds the logit of the positives' share. */
 static void draw_sample(struct sample *s, double apart, double narrow)
 {
     uint64_t rng = 11;

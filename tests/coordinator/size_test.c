@@ -1,5 +1,6 @@
-/* A struct whose `size` no version of it has was not initialized: every function that
- * takes or fills such a struct refuses it, with any values in its other fields. */
+/* If no version of a struct has the `size` that a caller passes, the struct was not
+ * initialized. Every function that takes or fills it refuses it, whatever its other
+ * fields are. */
 #include "coxswain/coxswain.h"
 #include "tests/coordinator/crew.h"
 #include "tests/test.h"

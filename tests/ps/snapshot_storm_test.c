@@ -20,7 +20,7 @@ enum {
     PUSH = 64,   /* keys of a commit */
     DIM = 8,
     WIDTH = 20000, /* of a dense variable */
-    RANGE = 300,   /* of it in a commit */
+    RANGE = 300,   /* rows of the dense variable in a commit */
     FIRST = 100,   /* closure */
 };
 

@@ -1,6 +1,6 @@
 /*
- * See sched.h. Invariants: a fiber is in `ready` or waits; a timer whose number of waits
- * is not the fiber's any more is stale, and dropped when its time comes.
+ * See sched.h. Invariants: a fiber is in `ready` or waits; a timer belongs to one wait of
+ * its fiber (`waits`), and is dropped when its time comes if that wait has ended.
  */
 #include "tests/sim/sched.h"
 
@@ -21,7 +21,7 @@ enum {
 
 struct timer {
     uint64_t at;
-    uint64_t number; /* those of one time run in the order in which they were set */
+    uint64_t number; /* timers for the same time run in the order of these numbers */
     struct sim_fiber *fiber; /* or NULL: a call */
     uint64_t waits;
     void (*run)(void *arg);

@@ -43,7 +43,7 @@ static int echo(struct cox_step *step)
     return 0;
 }
 
-/* Adds 1 to c0 and then fails: nothing of it may count. */
+/* Adds 1 to c0 and then fails: the addition must not count. */
 static int count_and_fail(struct cox_step *step)
 {
     const int64_t one = 1;

@@ -71,7 +71,7 @@ TEST(attempt_that_fails_after_pushing_leaves_no_trace)
     assert_string_equal("line 7 is odd", done.result);
     assert_int_equal(0, done.head.touched_n);
     assert_int_equal(0, rig_read(&rig, counter));
-    /* The next attempt sends nothing of it. */
+    /* The next attempt does not send the updates of the failed one. */
     rig_push_add(&rig, 2, 1, "counter", 10);
     (void)rig_expect(&rig, 2, 0);
     assert_int_equal(10, rig_read(&rig, counter));

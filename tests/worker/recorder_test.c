@@ -65,7 +65,7 @@ TEST(recorder_tells_of_a_process_that_ended_itself_only_what_it_blamed)
     assert_int_equal(COXI_CAUSE_OVERRUN, crashed[0].cause);
     assert_int_equal(13, crashed[1].closure);
     assert_int_equal(COXI_CAUSE_MEMORY, crashed[1].cause);
-    begin(recorder, 1, 21); /* the next process finds nothing of it */
+    begin(recorder, 1, 21); /* the next process finds no trace of the first one */
     begin(recorder, 2, 22);
     assert_int_equal(2, coxi_recorder_collect(recorder, SIGSEGV, &crashed));
     assert_int_equal(SIGSEGV, crashed[0].cause);

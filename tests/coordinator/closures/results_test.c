@@ -205,8 +205,8 @@ static void *join(void *arg)
     return &code;
 }
 
-/* The error of one closure cancels all others, except this one: all of it is applied,
- * and only its result is missing. */
+/* The error of one closure cancels all others, except this one: all its updates are
+ * applied, and only its result is missing. */
 TEST(error_of_another_closure_does_not_take_what_an_applied_one_returned)
 {
     struct yard yard;

@@ -139,7 +139,7 @@ TEST(closure_is_not_told_partial_on_a_ps_that_was_set_back_before_its_end)
     struct cox_future *future = fail_after_flush(&pair);
     lose_ps(&pair, 0);
     program_kill(&pair.ps[1], SIGCONT);
-    /* Nobody knows what ps 0 has applied of it before ps 0 is back. */
+    /* Until ps 0 is back, nobody knows what it has applied of the closure. */
     assert_code(COX_ETIMEDOUT, cox_future_wait(future, 500));
     start_ps_again(&pair, 0);
     assert_code(COX_ESTEP, cox_future_wait(future, 8000));
