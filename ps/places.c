@@ -61,7 +61,8 @@ static bool is_probe(const char *path)
            strspn(at, "0123456789abcdef") == ID_DIGITS && at[ID_DIGITS] == '\0';
 }
 
-/* Replaces what an earlier try of the same request has left. */
+/* Creates this ps's own file beside the probe. Removes one that an earlier attempt at
+ * the same request has left. */
 static int make_beside(const char *root, uint32_t ps_index, const char *path)
 {
     char its[PATH_MAX];

@@ -53,7 +53,7 @@ struct coxi_slots {
     pthread_cond_t work;
     struct coxi_batch *first COXI_GUARDED_BY(lock);
     struct coxi_batch *last COXI_GUARDED_BY(lock);
-    /* runs whose resources a slot must tend; references */
+    /* runs whose resources a slot must tend; the list holds a reference to each */
     struct coxi_run *tended COXI_GUARDED_BY(lock);
     size_t n_waiting COXI_GUARDED_BY(lock);
     uint32_t n_running COXI_GUARDED_BY(lock);

@@ -253,7 +253,8 @@ struct look {
     size_t index; /* of a settled one, if found */
 };
 
-/* Looks at the futures from `start` on, around, until it finds a settled one. */
+/* Looks for a settled future: first from `start` to the end of the list, then from the
+ * list's beginning to `start`. */
 static int look_for(struct cox_future *const *futures, size_t n, size_t start,
                     struct look *ret)
 {

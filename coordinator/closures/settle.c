@@ -199,7 +199,8 @@ void coxi_closure_settle(struct coxi_closure *closure, const struct coxi_ending 
     closure->future.text = text;
     closure->seat = NULL;
     if (closure->rerun != NULL) {
-        /* comes first, because recovery may still need to run it again */
+        /* Recovery first takes a replay out of `replays`, so that coxi_kept_remade does
+         * not find it there if the results have to be made once more. */
         tell_replayed(closure);
         coxi_kept_remade(closure);
     } else {

@@ -205,7 +205,9 @@ static int read_with(const char *where, const char *member, json_t *value)
 static const struct {
     const char *where;
     const char *members[10];
-    const char *text; /* of the error; NULL: older versions have not written them */
+    /* the error's text if such a member is missing; NULL: a manifest may lack them,
+     * because older versions did not write them */
+    const char *text;
 } members[] = {
     {"", {"format"}, "format"},
     {"",

@@ -22,8 +22,8 @@ struct run {
     struct program worker;
     struct cox_cluster *cluster;
     const char *dir; /* of checkpoints, or NULL */
-    /* clients that are started from now on wait, when they have created w and nothing
-     * else, until the test lets them go on */
+    /* set: a client that is started creates w, then pauses until the test lets it go on
+     * and create the rest */
     bool pauses;
 };
 
@@ -121,7 +121,7 @@ static void train(const struct run *run, int pipe)
 
 struct client {
     pid_t pid;
-    int go; /* a pipe: with a byte it begins, or goes on */
+    int go; /* a pipe: each byte lets the client begin, or go on after its pause */
 };
 
 /* Forks the client's process, while this process has no threads of the library. */

@@ -88,7 +88,8 @@ static int keep(struct cox_step *step, int64_t count)
     return cox_step_keep(step, thing, thing_release);
 }
 
-/* Counts from argument `start`, or 0; on worker `fail_on` it fails after it has kept. */
+/* Makes a counter that begins at argument `start` (0 if not given). On worker `fail_on`
+ * it fails, but only after it has passed the counter to cox_step_keep. */
 static int make(struct cox_step *step)
 {
     int r = keep(step, number(step, "start", 0));

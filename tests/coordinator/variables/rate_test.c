@@ -1,5 +1,5 @@
-/* A client changes learning rates and schedules: the change counts from then on, once,
- * and for the next client, too. */
+/* A client changes learning rates and schedules. The change applies to all later
+ * updates, once, and stays in force for the next client. */
 #include <string.h>
 
 #include "tests/coordinator/crew.h"
