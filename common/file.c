@@ -120,7 +120,9 @@ int coxi_file_write(const char *path, const void *bytes, size_t len)
     if (r != 0) {
         return r;
     }
-    int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    (void)unlink(temporary); /* of a process that was killed, or a trap */
+    int fd =
+        open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
     if (fd < 0) {
         return coxi_error_errno(COX_EIO, "cannot write %s", temporary);
     }
@@ -141,31 +143,55 @@ int coxi_file_write(const char *path, const void *bytes, size_t len)
 
 /* ---- directories */
 
-static int make_one(const char *path)
+static int make_one(const char *path, mode_t mode)
 {
-    if (mkdir(path, 0777) != 0 && errno != EEXIST) {
+    if (mkdir(path, mode) != 0 && errno != EEXIST) {
         return coxi_error_errno(COX_EIO, "cannot make the directory %s", path);
     }
     return 0;
 }
 
-int coxi_directory_make(const char *path)
+static int make_all(const char *path, mode_t mode)
 {
     char part[PATH_MAX];
     struct stat st;
     int r = coxi_path(part, "%s", path);
     for (char *slash = part; r == 0 && (slash = strchr(slash + 1, '/')) != NULL;) {
         *slash = '\0';
-        r = make_one(part);
+        r = make_one(part, 0777);
         *slash = '/';
     }
     if (r == 0) {
-        r = make_one(part);
+        r = make_one(part, mode);
     }
     if (r == 0 && (stat(part, &st) != 0 || !S_ISDIR(st.st_mode))) {
         r = coxi_error(COX_EIO, "cannot make the directory %s: there is a file", path);
     }
     return r;
+}
+
+int coxi_directory_make(const char *path)
+{
+    return make_all(path, 0777);
+}
+
+int coxi_directory_own(const char *path)
+{
+    struct stat named; /* a symbolic link, maybe, which its owner can change */
+    struct stat st;
+    int r = make_all(path, 0700);
+    if (r != 0) {
+        return r;
+    }
+    if (lstat(path, &named) != 0 || stat(path, &st) != 0) {
+        return coxi_error_errno(COX_EIO, "cannot look at the directory %s", path);
+    }
+    if (named.st_uid != geteuid() || st.st_uid != geteuid()) {
+        return coxi_error(COX_EIO, "the directory %s belongs to another user", path);
+    }
+    return (st.st_mode & (S_IWGRP | S_IWOTH)) == 0
+               ? 0
+               : coxi_error(COX_EIO, "other users may write in the directory %s", path);
 }
 
 /* Short, because sockets will lie in it and their paths must be short. */

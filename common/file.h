@@ -29,6 +29,11 @@ void coxi_file_last_line(const char *path, char *ret, size_t len);
 /* Makes a directory and all missing directories above it. COX_EIO. */
 int coxi_directory_make(const char *path);
 
+/* The same, for files that are trusted because nobody else can have put them there: the
+ * directory gets mode 0700. COX_EIO, also if it is another user's, or others may write
+ * in it. */
+int coxi_directory_own(const char *path);
+
 /* Makes a new directory in $TMPDIR or /tmp, which only this user can use. COX_EIO. */
 int coxi_directory_temporary(char ret[64]);
 

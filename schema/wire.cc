@@ -419,7 +419,11 @@ bool decode_body(const wire::Message *in, struct coxi_message *ret)
         return true;
     case wire::Body_Module: {
         auto m = in->body_as_Module();
-        ret->module = {m->id(), text(m->name()), m->hash_high(), m->hash_low()};
+        auto d = m->digest();
+        if (d == nullptr) {
+            return false;
+        }
+        ret->module = {m->id(), text(m->name()), {{d->a(), d->b(), d->c(), d->d()}}};
         return true;
     }
     case wire::Body_ModuleLoaded: {

@@ -32,7 +32,7 @@ extern "C" {
  * wire.fbs, and a test fails if only one of the two was changed.
  */
 enum {
-    COXI_WIRE_VERSION = 2,
+    COXI_WIRE_VERSION = 3,
     COXI_WIRE_META_MAX = 16 * 1024 * 1024, /* longest encoded message, bytes */
     COXI_WIRE_RANK_MAX = 8,
     COXI_WIRE_NAME_MAX = 127,
@@ -366,11 +366,15 @@ struct coxi_layout {
     const void *decoded; /* decoding only */
 };
 
+/* SHA-256. */
+struct coxi_digest {
+    uint64_t words[4]; /* the first one has its first 8 bytes, big-endian */
+};
+
 struct coxi_module {
     uint32_t id;
     const char *name;
-    uint64_t hash_high;
-    uint64_t hash_low;
+    struct coxi_digest digest;
 };
 
 struct coxi_closure_head {

@@ -35,7 +35,9 @@ void decode_layout(const wire::Layout *m, struct coxi_layout *ret)
 Body encode_module(Builder &b, const struct coxi_module &m)
 {
     auto name = b.CreateString(or_empty(m.name));
-    return wire::CreateModule(b, m.id, name, m.hash_high, m.hash_low).Union();
+    const uint64_t *w = m.digest.words;
+    const wire::Digest digest(w[0], w[1], w[2], w[3]);
+    return wire::CreateModule(b, m.id, name, &digest).Union();
 }
 
 using KeptInputs = fb::Vector<fb::Offset<wire::KeptInput>>;

@@ -6,6 +6,7 @@
 #include "worker/modules.h"
 
 #include <dlfcn.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,8 +14,17 @@
 #include "common/error.h"
 #include "common/file.h"
 
-/* Checks that the file is a module with that content hash. */
-static int check(const char *path, const char *name, struct coxi_hash128 hash,
+static int path_of(const char *dir, const struct coxi_digest *digest,
+                   char ret[PATH_MAX])
+{
+    const uint64_t *w = digest->words;
+    return coxi_path(ret,
+                     "%s/%016" PRIx64 "%016" PRIx64 "%016" PRIx64 "%016" PRIx64 ".so",
+                     dir, w[0], w[1], w[2], w[3]);
+}
+
+/* Checks that the file is a module with that SHA-256. */
+static int check(const char *path, const char *name, const struct coxi_digest *digest,
                  struct coxi_module_info *info)
 {
     uint8_t *bytes = NULL;
@@ -23,8 +33,8 @@ static int check(const char *path, const char *name, struct coxi_hash128 hash,
     if (r != 0) {
         return r;
     }
-    struct coxi_hash128 found = coxi_hash_bytes(bytes, len);
-    if (found.high != hash.high || found.low != hash.low) {
+    struct coxi_digest found = coxi_digest_of(bytes, len);
+    if (!coxi_digest_equal(&found, digest)) {
         r = coxi_error(COX_EMODULE, "the content of module %s does not match its hash",
                        name);
     } else {
@@ -60,23 +70,25 @@ static int open_module(const char *path, const char *name,
     return 0;
 }
 
-int coxi_module_load(const char *dir, struct coxi_hash128 hash, const char *name,
-                     const void *bytes, size_t len, struct coxi_loaded **ret)
+int coxi_module_load(const char *dir, const struct coxi_digest *digest,
+                     const char *name, const void *bytes, size_t len,
+                     struct coxi_loaded **ret)
 {
     char path[PATH_MAX];
     struct coxi_module_info *info = malloc(sizeof(*info));
     struct coxi_loaded *module = calloc(1, sizeof(*module));
     int r = info == NULL || module == NULL ? coxi_error_memory("a module") : 0;
     if (r == 0) {
-        r = coxi_path(path, "%s/%016llx%016llx.so", dir, (unsigned long long)hash.high,
-                      (unsigned long long)hash.low);
+        r = path_of(dir, digest, path);
+    }
+    if (r == 0) { /* a cleaner of /tmp may have removed it */
+        r = coxi_directory_own(dir);
     }
     if (r == 0 && bytes != NULL) {
-        r = coxi_directory_make(dir); /* a cleaner of /tmp may have removed it */
-        r = r == 0 ? coxi_file_write(path, bytes, len) : r;
+        r = coxi_file_write(path, bytes, len);
     }
     if (r == 0) {
-        r = check(path, name, hash, info);
+        r = check(path, name, digest, info);
     }
     if (r == COX_EMODULE) {
         (void)unlink(path);

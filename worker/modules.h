@@ -1,5 +1,5 @@
 /*
- * Step modules on a worker: kept as files by content hash, checked, loaded.
+ * Step modules on a worker: kept as files by SHA-256, checked, loaded.
  *
  * Threads: a connection's, one at a time for one cache; functions of a loaded module
  * are for the slots.
@@ -28,13 +28,15 @@ struct coxi_loaded {
 };
 
 /*
- * Loads the module with content hash `hash` from directory `dir`. If `bytes` is not
+ * Loads the module with SHA-256 `digest` from directory `dir`. If `bytes` is not
  * NULL, first writes them there as its file, and makes the directory if it does not
- * exist. COX_ENOENT: there is no file, and bytes are needed. COX_EMODULE: the file has
+ * exist. Only this user may be able to write there, because the file is checked before it
+ * is loaded. COX_ENOENT: there is no file, and bytes are needed. COX_EMODULE: the file has
  * another content, is no module, or is refused by the dynamic linker. COX_EIO.
  */
-int coxi_module_load(const char *dir, struct coxi_hash128 hash, const char *name,
-                     const void *bytes, size_t len, struct coxi_loaded **ret);
+int coxi_module_load(const char *dir, const struct coxi_digest *digest,
+                     const char *name, const void *bytes, size_t len,
+                     struct coxi_loaded **ret);
 
 /* Frees the record of a module of which no step runs. The module stays loaded, with its
  * static variables, because a thread that it has started may still run. Takes NULL. */

@@ -35,7 +35,7 @@ struct coxi_recorder_slot {
 
 /* A module that was being loaded when step processes died. */
 struct killer {
-    struct coxi_hash128 module;
+    struct coxi_digest module;
     uint32_t n_deaths;
     int signal; /* of the last one; 0: it exited */
 };
@@ -51,7 +51,7 @@ struct coxi_recorder {
     struct coxi_recorder_slot slots[COXI_RECORDER_MAX];
     struct coxi_session sessions[COXI_RECORDER_MAX]; /* of `crashed` */
     struct coxi_crashed_head crashed[COXI_RECORDER_MAX];
-    struct coxi_hash128 loading; /* valid while is_loading */
+    struct coxi_digest loading; /* valid while is_loading */
     atomic_uint is_loading;
     uint32_t n_killers; /* entries ever made */
     struct killer killers[COXI_KILLERS_MAX];
@@ -193,10 +193,11 @@ void coxi_recorder_excuse(struct coxi_recorder *recorder)
 
 /* ---- modules */
 
-void coxi_recorder_load(struct coxi_recorder *recorder, struct coxi_hash128 module)
+void coxi_recorder_load(struct coxi_recorder *recorder,
+                        const struct coxi_digest *module)
 {
     if (recorder != NULL) {
-        recorder->loading = module;
+        recorder->loading = *module;
         atomic_signal_fence(memory_order_seq_cst);
         atomic_store(&recorder->is_loading, 1);
     }
@@ -210,12 +211,11 @@ void coxi_recorder_loaded(struct coxi_recorder *recorder)
 }
 
 static struct killer *find_killer(struct coxi_recorder *recorder,
-                                  struct coxi_hash128 module)
+                                  const struct coxi_digest *module)
 {
     for (uint32_t i = 0; i < COXI_KILLERS_MAX; i++) {
         struct killer *killer = &recorder->killers[i];
-        if (killer->n_deaths > 0 && killer->module.high == module.high &&
-            killer->module.low == module.low) {
+        if (killer->n_deaths > 0 && coxi_digest_equal(&killer->module, module)) {
             return killer;
         }
     }
@@ -223,7 +223,7 @@ static struct killer *find_killer(struct coxi_recorder *recorder,
 }
 
 bool coxi_recorder_kills(const struct coxi_recorder *recorder,
-                         struct coxi_hash128 module, int *ret_signal)
+                         const struct coxi_digest *module, int *ret_signal)
 {
     const struct killer *killer =
         recorder != NULL
@@ -244,7 +244,7 @@ static void collect_killer(struct coxi_recorder *recorder, int signal, bool excu
     if (atomic_exchange(&recorder->is_loading, 0) == 0 || excused || outside) {
         return;
     }
-    struct killer *killer = find_killer(recorder, recorder->loading);
+    struct killer *killer = find_killer(recorder, &recorder->loading);
     if (killer == NULL) {
         killer = &recorder->killers[recorder->n_killers++ % COXI_KILLERS_MAX];
         *killer = (struct killer){.module = recorder->loading};

@@ -63,7 +63,8 @@ bool coxi_recorder_runs(const struct coxi_recorder_slot *slot);
 
 /* Note that the loading of a module begins, and that it has ended. One at a time. NULL:
  * do nothing. */
-void coxi_recorder_load(struct coxi_recorder *recorder, struct coxi_hash128 module);
+void coxi_recorder_load(struct coxi_recorder *recorder,
+                        const struct coxi_digest *module);
 void coxi_recorder_loaded(struct coxi_recorder *recorder);
 
 /*
@@ -74,7 +75,7 @@ void coxi_recorder_loaded(struct coxi_recorder *recorder);
  * NULL: false.
  */
 bool coxi_recorder_kills(const struct coxi_recorder *recorder,
-                         struct coxi_hash128 module, int *ret_signal);
+                         const struct coxi_digest *module, int *ret_signal);
 
 /*
  * After the step process has died of `signal` (0: it exited): turns the closures that

@@ -288,9 +288,8 @@ static int load_recorded(struct coxi_recorder *recorder, const char *dir,
                          size_t len, struct coxi_loaded **ret)
 {
     static struct coxi_mutex one_at_a_time = COXI_MUTEX_INIT;
-    struct coxi_hash128 hash = {module->hash_high, module->hash_low};
     int signum = 0;
-    if (coxi_recorder_kills(recorder, hash, &signum)) {
+    if (coxi_recorder_kills(recorder, &module->digest, &signum)) {
         return coxi_error(
             COX_EMODULE,
             "module %s ended the process that loaded it, twice: %s "
@@ -299,8 +298,8 @@ static int load_recorded(struct coxi_recorder *recorder, const char *dir,
             module->name, signum != 0 ? strsignal(signum) : "it exited");
     }
     coxi_lock(&one_at_a_time);
-    coxi_recorder_load(recorder, hash);
-    int r = coxi_module_load(dir, hash, module->name, bytes, len, ret);
+    coxi_recorder_load(recorder, &module->digest);
+    int r = coxi_module_load(dir, &module->digest, module->name, bytes, len, ret);
     coxi_recorder_loaded(recorder);
     coxi_unlock(&one_at_a_time);
     return r;

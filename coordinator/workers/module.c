@@ -57,7 +57,7 @@ static int module_new(struct cox_coordinator *c, const char *path,
         r = coxi_module_inspect(module->bytes, module->len, path, &module->info);
     }
     if (r == 0) {
-        module->hash = coxi_hash_bytes(module->bytes, module->len);
+        module->digest = coxi_digest_of(module->bytes, module->len);
         module->functions = calloc(module->info.n_steps, sizeof(*module->functions));
         r = module->functions == NULL ? coxi_error_memory("a module") : 0;
     }

@@ -25,7 +25,7 @@ struct cox_module {
     char *name;
     uint8_t *bytes;
     size_t len;
-    struct coxi_hash128 hash;
+    struct coxi_digest digest;
     struct coxi_module_info info;
     struct cox_function *functions;
     /* workers were told of it; guarded by c->lock, like all fields below */

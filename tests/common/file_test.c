@@ -352,3 +352,55 @@ TEST(the_program_s_directory_holds_it)
         0, coxi_path(path, "%.4000s/%s", directory, program_invocation_short_name));
     assert_int_equal(0, access(path, X_OK));
 }
+
+TEST(file_is_not_written_through_a_link_that_waits_at_its_temporary_name)
+{
+    char trap[PATH_MAX];
+    size_t len = 0;
+    const char *path = coxi_test_path("file");
+    const char *victim = coxi_test_path("victim");
+    coxi_test_write(victim, "precious", 8);
+    assert_code(0, coxi_path(trap, "%s.%d.tmp", path, (int)getpid()));
+    assert_int_equal(0, symlink(victim, trap));
+    assert_code(0, coxi_file_write(path, "new", 3));
+    char *bytes = coxi_test_read(victim, &len);
+    assert_string_equal("precious", bytes);
+    free(bytes);
+    bytes = coxi_test_read(path, &len);
+    assert_string_equal("new", bytes);
+    free(bytes);
+}
+
+TEST(own_directory_is_one_where_no_other_user_may_write)
+{
+    struct stat st;
+    const char *path = coxi_test_path("a/own");
+    mode_t before = umask(0);
+    assert_code(0, coxi_directory_own(path));
+    (void)umask(before);
+    assert_int_equal(0, stat(path, &st));
+    assert_int_equal(S_IFDIR | 0700, st.st_mode);
+    assert_int_equal(0, chmod(path, 0755));
+    assert_code(0, coxi_directory_own(path));
+    assert_int_equal(0, chmod(path, 0770));
+    assert_code(COX_EIO, coxi_directory_own(path));
+    assert_error_names("other users may write");
+    assert_int_equal(0, chmod(path, 0702));
+    assert_code(COX_EIO, coxi_directory_own(path));
+    if (geteuid() == 0) { /* others cannot give a directory away */
+        assert_int_equal(0, chmod(path, 0700));
+        assert_int_equal(0, chown(path, 65534, 65534));
+        assert_code(COX_EIO, coxi_directory_own(path));
+        assert_error_names("another user");
+    }
+}
+
+TEST(file_that_is_a_fifo_is_no_file)
+{
+    uint8_t *bytes = NULL;
+    size_t len = 0;
+    const char *path = coxi_test_path("fifo");
+    assert_int_equal(0, mkfifo(path, 0600));
+    assert_code(COX_EIO, coxi_file_read(path, 100, &bytes, &len));
+    assert_error_names("not a file");
+}

@@ -90,3 +90,17 @@ TEST(every_byte_counts_in_the_hash_of_bytes)
         assert_int_not_equal(plain.low, other.low);
     }
 }
+
+/* From FIPS 180-2. */
+TEST(digest_of_bytes_is_their_sha_256)
+{
+    static const struct coxi_digest empty = {{0xe3b0c44298fc1c14, 0x9afbf4c8996fb924,
+                                              0x27ae41e4649b934c, 0xa495991b7852b855}};
+    static const struct coxi_digest abc = {{0xba7816bf8f01cfea, 0x414140de5dae2223,
+                                            0xb00361a396177a9c, 0xb410ff61f20015ad}};
+    struct coxi_digest found = coxi_digest_of("", 0);
+    assert_true(coxi_digest_equal(&empty, &found));
+    found = coxi_digest_of("abc", 3);
+    assert_true(coxi_digest_equal(&abc, &found));
+    assert_false(coxi_digest_equal(&abc, &empty));
+}

@@ -106,7 +106,7 @@ static const struct coxi_message samples[] = {
                                 .variables = variables,
                                 .n_variables = LEN(variables),
                                 .worker = {12}}},
-    [COXI_MODULE] = {.module = {6, "steps.so", 0x5555, 0x6666}},
+    [COXI_MODULE] = {.module = {6, "steps.so", {{0x5555, 0x6666, 0x7777, 0x8888}}}},
     [COXI_MODULE_LOADED] = {.status = {.code = -16, .message = "no steps", .id = 6}},
     [COXI_DISPATCH] = {.dispatch = {heads, LEN(heads), 5, numbers, LEN(numbers),
                                     kept_inputs, LEN(kept_inputs), NULL, 71, numbers, 1,
@@ -370,8 +370,7 @@ static void same_module(message *a, message *b)
 {
     assert_int_equal(a->module.id, b->module.id);
     assert_string_equal(a->module.name, b->module.name);
-    assert_int_equal(a->module.hash_high, b->module.hash_high);
-    assert_int_equal(a->module.hash_low, b->module.hash_low);
+    assert_memory_equal(&a->module.digest, &b->module.digest, sizeof(a->module.digest));
 }
 
 static void same_dispatch(message *a, message *b)

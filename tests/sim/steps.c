@@ -190,12 +190,13 @@ int __wrap_coxi_module_inspect(const void *bytes, size_t len, const char *path,
     return 0;
 }
 
-int coxi_module_load(const char *dir, struct coxi_hash128 hash, const char *name,
-                     const void *bytes, size_t len, struct coxi_loaded **ret)
+int coxi_module_load(const char *dir, const struct coxi_digest *digest,
+                     const char *name, const void *bytes, size_t len,
+                     struct coxi_loaded **ret)
 {
     struct coxi_loaded *module = calloc(1, sizeof(*module));
     (void)dir;
-    (void)hash;
+    (void)digest;
     (void)len;
     if (bytes == NULL && sim_chance(2)) {
         free(module);

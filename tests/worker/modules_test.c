@@ -2,9 +2,11 @@
 #include "worker/modules.h"
 
 #include <dlfcn.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/file.h"
@@ -13,28 +15,29 @@
 struct content {
     char *bytes;
     size_t len;
-    struct coxi_hash128 hash;
+    struct coxi_digest digest;
 };
 
 static void read_module(const char *name, struct content *ret)
 {
     ret->bytes = coxi_test_read(coxi_test_module(name), &ret->len);
-    ret->hash = coxi_hash_bytes(ret->bytes, ret->len);
+    ret->digest = coxi_digest_of(ret->bytes, ret->len);
 }
 
 static const char *path_of(const struct content *content)
 {
-    char name[64];
-    (void)snprintf(name, sizeof(name), "%016llx%016llx.so",
-                   (unsigned long long)content->hash.high,
-                   (unsigned long long)content->hash.low);
+    char name[80];
+    const uint64_t *w = content->digest.words;
+    (void)snprintf(name, sizeof(name),
+                   "%016" PRIx64 "%016" PRIx64 "%016" PRIx64 "%016" PRIx64 ".so", w[0],
+                   w[1], w[2], w[3]);
     return coxi_test_path(name);
 }
 
 static int load(const struct content *content, bool with_bytes,
                 struct coxi_loaded **ret)
 {
-    return coxi_module_load(coxi_test_dir(), content->hash, "the_module",
+    return coxi_module_load(coxi_test_dir(), &content->digest, "the_module",
                             with_bytes ? content->bytes : NULL,
                             with_bytes ? content->len : 0, ret);
 }
@@ -97,8 +100,8 @@ TEST(module_that_is_none_is_refused_by_name)
 {
     static const char script[] = "#!/bin/sh\necho this is no shared object\n";
     struct coxi_loaded *module = NULL;
-    struct coxi_hash128 hash = coxi_hash_bytes(script, sizeof(script));
-    assert_code(COX_EMODULE, coxi_module_load(coxi_test_dir(), hash, "script.sh",
+    struct coxi_digest digest = coxi_digest_of(script, sizeof(script));
+    assert_code(COX_EMODULE, coxi_module_load(coxi_test_dir(), &digest, "script.sh",
                                               script, sizeof(script), &module));
     assert_error_names("script.sh");
     assert_null(module);
@@ -125,8 +128,8 @@ TEST(module_that_cannot_be_written_is_an_error_that_names_the_file)
     read_module("counter", &counter);
     coxi_test_write(file, "", 0);
     (void)snprintf(dir, sizeof(dir), "%s/directory", file);
-    assert_code(COX_EIO, coxi_module_load(dir, counter.hash, "counter", counter.bytes,
-                                          counter.len, &module));
+    assert_code(COX_EIO, coxi_module_load(dir, &counter.digest, "counter",
+                                          counter.bytes, counter.len, &module));
     assert_error_names(dir);
     assert_null(module);
     free(counter.bytes);
@@ -177,12 +180,28 @@ TEST(module_directory_that_was_removed_is_made_again)
     const char *dir = coxi_test_path("modules");
     read_module("counter", &counter);
     for (int i = 0; i < 2; i++) {
-        assert_code(0, coxi_module_load(dir, counter.hash, "the_module", counter.bytes,
-                                        counter.len, &module));
+        assert_code(0, coxi_module_load(dir, &counter.digest, "the_module",
+                                        counter.bytes, counter.len, &module));
         coxi_module_unload(module);
         coxi_directory_remove(dir);
-        assert_code(COX_ENOENT, coxi_module_load(dir, counter.hash, "the_module", NULL,
-                                                 0, &module));
+        assert_code(COX_ENOENT, coxi_module_load(dir, &counter.digest, "the_module",
+                                                 NULL, 0, &module));
     }
+    free(counter.bytes);
+}
+
+TEST(module_is_not_loaded_where_another_user_could_exchange_its_file)
+{
+    struct content counter;
+    struct coxi_loaded *module = NULL;
+    read_module("counter", &counter);
+    coxi_test_write(path_of(&counter), counter.bytes, counter.len);
+    assert_int_equal(0, chmod(coxi_test_dir(), 0777));
+    assert_code(COX_EIO, load(&counter, false, &module));
+    assert_code(COX_EIO, load(&counter, true, &module));
+    assert_error_names("other users may write");
+    assert_int_equal(0, chmod(coxi_test_dir(), 0700));
+    assert_code(0, load(&counter, false, &module));
+    coxi_module_unload(module);
     free(counter.bytes);
 }

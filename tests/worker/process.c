@@ -114,9 +114,9 @@ void worker_send_module(struct caller *caller)
 {
     size_t len = 0;
     char *bytes = coxi_test_read(coxi_test_module("crash"), &len);
-    struct coxi_hash128 hash = coxi_hash_bytes(bytes, len);
+    struct coxi_digest digest = coxi_digest_of(bytes, len);
     struct coxi_message message = {.request = 3, .kind = COXI_MODULE};
-    message.module = (struct coxi_module){0, "crash", hash.high, hash.low};
+    message.module = (struct coxi_module){0, "crash", digest};
     caller_send(caller, &message, bytes, len);
     free(bytes);
     assert_int_equal(0, caller_expect(caller, COXI_MODULE_LOADED)->status.code);

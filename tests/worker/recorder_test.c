@@ -78,20 +78,20 @@ TEST(recorder_tells_which_module_ended_its_process_twice)
     int fd;
     int signum = -1;
     const struct coxi_crashed_head *crashed;
-    const struct coxi_hash128 bad = {1, 2};
-    const struct coxi_hash128 good = {1, 3};
+    const struct coxi_digest bad = {{1, 2}};
+    const struct coxi_digest good = {{1, 3}};
     struct coxi_recorder *recorder = recorder_open(&fd);
-    coxi_recorder_load(recorder, good);
+    coxi_recorder_load(recorder, &good);
     coxi_recorder_loaded(recorder);
     for (int i = 0; i < 2; i++) {
-        assert_false(coxi_recorder_kills(recorder, bad, &signum));
-        coxi_recorder_load(recorder, bad);
+        assert_false(coxi_recorder_kills(recorder, &bad, &signum));
+        coxi_recorder_load(recorder, &bad);
         (void)coxi_recorder_collect(recorder, SIGABRT, &crashed);
     }
-    assert_true(coxi_recorder_kills(recorder, bad, &signum));
+    assert_true(coxi_recorder_kills(recorder, &bad, &signum));
     assert_int_equal(SIGABRT, signum);
-    assert_false(coxi_recorder_kills(recorder, good, &signum));
-    assert_false(coxi_recorder_kills(NULL, bad, &signum));
+    assert_false(coxi_recorder_kills(recorder, &good, &signum));
+    assert_false(coxi_recorder_kills(NULL, &bad, &signum));
     recorder_close(recorder, fd);
 }
 
@@ -102,15 +102,15 @@ TEST(recorder_blames_no_module_for_a_kill_from_outside)
     const struct coxi_crashed_head *crashed;
     struct coxi_recorder *recorder = recorder_open(&fd);
     for (uint32_t i = 0; i < 3 * COXI_KILLERS_MAX; i++) {
-        const struct coxi_hash128 module = {7, i};
-        coxi_recorder_load(recorder, module);
+        const struct coxi_digest module = {{7, 0, 0, i}};
+        coxi_recorder_load(recorder, &module);
         (void)coxi_recorder_collect(recorder, SIGKILL, &crashed);
-        coxi_recorder_load(recorder, module);
+        coxi_recorder_load(recorder, &module);
         coxi_recorder_excuse(recorder);
         (void)coxi_recorder_collect(recorder, SIGABRT, &crashed);
-        coxi_recorder_load(recorder, module);
+        coxi_recorder_load(recorder, &module);
         (void)coxi_recorder_collect(recorder, 0, &crashed);
-        assert_false(coxi_recorder_kills(recorder, module, &signum));
+        assert_false(coxi_recorder_kills(recorder, &module, &signum));
     }
     recorder_close(recorder, fd);
 }

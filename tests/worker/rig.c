@@ -190,9 +190,9 @@ int rig_load(struct rig *rig, uint32_t id, const char *name, bool with_bytes)
 {
     size_t len = 0;
     char *bytes = coxi_test_read(coxi_test_module(name), &len);
-    struct coxi_hash128 hash = coxi_hash_bytes(bytes, len);
+    struct coxi_digest digest = coxi_digest_of(bytes, len);
     struct coxi_message message = {.request = 77, .kind = COXI_MODULE};
-    message.module = (struct coxi_module){id, name, hash.high, hash.low};
+    message.module = (struct coxi_module){id, name, digest};
     coxi_run_load(rig->run, coxi_test_dir(), &message, with_bytes ? bytes : NULL,
                   with_bytes ? len : 0);
     free(bytes);

@@ -61,9 +61,9 @@ static void send_module(struct caller *caller, const char *name)
 {
     size_t len = 0;
     char *bytes = coxi_test_read(coxi_test_module(name), &len);
-    struct coxi_hash128 hash = coxi_hash_bytes(bytes, len);
+    struct coxi_digest digest = coxi_digest_of(bytes, len);
     struct coxi_message message = {.request = 3, .kind = COXI_MODULE};
-    message.module = (struct coxi_module){0, name, hash.high, hash.low};
+    message.module = (struct coxi_module){0, name, digest};
     caller_send(caller, &message, bytes, len);
     free(bytes);
     assert_int_equal(0, caller_expect(caller, COXI_MODULE_LOADED)->status.code);
@@ -288,7 +288,7 @@ TEST(worker_takes_nothing_from_a_connection_of_the_run_before)
     struct worker w;
     struct coxi_hello hello = hello_of(&run1);
     const struct coxi_message unknown = {
-        .request = 3, .kind = COXI_MODULE, .module = {1, "probe", 1, 2}};
+        .request = 3, .kind = COXI_MODULE, .module = {1, "probe", {{1, 2}}}};
     worker_open(&w);
     hello.channel = COXI_CHANNEL_DATA;
     struct caller *first = join_ready(&w, &run1);
