@@ -85,8 +85,8 @@ void coxi_handshake_free(struct coxi_handshake *handshake);
 const uint8_t *coxi_handshake_out(const struct coxi_handshake *handshake,
                                   size_t *ret_len);
 
-/* How many bytes to receive next, at most COXI_HANDSHAKE_MAX; 0: it is over, once what
- * is to be sent has left. */
+/* How many bytes to receive next, at most COXI_HANDSHAKE_MAX. 0: none; the handshake has
+ * failed, or is over as soon as the bytes of coxi_handshake_out are sent. */
 size_t coxi_handshake_need(const struct coxi_handshake *handshake);
 
 /* Takes the bytes that were received. COX_EDENIED: the peer has not proved that it has

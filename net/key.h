@@ -36,8 +36,8 @@ struct coxi_key {
  */
 int coxi_key_read(const char *path, struct coxi_key *ret);
 
-/* Reads the key file `path`; if that is NULL, the file that $COX_KEY_FILE names; without
- * that there is no key: COXI_KEY_NONE. Errors of coxi_key_read. */
+/* Reads the key file `path`, or, if `path` is NULL, the file that $COX_KEY_FILE names. If
+ * neither is given, *ret is COXI_KEY_NONE. Errors of coxi_key_read. */
 int coxi_key_open(const char *path, struct coxi_key *ret);
 
 /* Makes a key file of a new key: mode 0600, in a file that must not exist yet. COX_EIO;
@@ -54,7 +54,7 @@ bool coxi_key_of_role(const struct coxi_key *key, enum coxi_role role,
 
 void coxi_key_wipe(struct coxi_key *key);
 
-/* ---- what keys and proofs are made with; false: no memory, or the library refuses */
+/* ---- for keys and proofs; false: no memory, or the crypto library has refused */
 
 /* HKDF-SHA256 in one step: extract with `salt` (NULL: none), and expand with `info` to ret_len
  * bytes. */
