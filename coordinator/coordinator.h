@@ -175,8 +175,7 @@ struct cox_coordinator {
     struct coxi_mutex lock;
     struct coxi_ids ids COXI_GUARDED_BY(lock);
     struct coxi_life life COXI_GUARDED_BY(lock);
-    struct coxi_phase phase;       /* loop */
-    atomic_uint_least64_t n_woken; /* of life.n_waking; cox_close waits for the rest */
+    struct coxi_phase phase; /* loop */
     struct coxi_run_counts counts COXI_GUARDED_BY(lock);
 
     struct coxi_workers *workers; /* workers/worker.h */

@@ -425,7 +425,8 @@ static int stop_closures(struct cox_coordinator *c, const struct timespec *until
 /* True while calls of other threads use the coordinator. */
 static bool are_under_way(const struct cox_coordinator *c) COXI_REQUIRES(c->lock)
 {
-    return c->life.n_calls > 0 || c->life.n_waking != atomic_load(&c->n_woken);
+    return c->life.n_calls > 0 ||
+           c->life.n_waking != atomic_load(&c->closures->n_woken);
 }
 
 /* Waits for calls of other threads until `until`; false: some have not ended. Nobody

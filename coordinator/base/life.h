@@ -49,8 +49,9 @@ struct coxi_life {
     /* signalled when a worker is ready or has failed, or a module is loaded */
     pthread_cond_t changed;
 
-    size_t n_calls;    /* calls of users' threads under way */
-    uint64_t n_waking; /* calls that had to wake the loop; c->n_woken: have done so */
+    size_t n_calls; /* calls of users' threads under way */
+    uint64_t
+        n_waking; /* calls that had to wake the loop; closures' n_woken: have done so */
     struct coxi_call *calls; /* these and other waits, if they may last */
 };
 

@@ -303,6 +303,9 @@ struct coxi_closures {
      * program schedules the next one. */
     uint64_t first_cancelled;
     struct coxi_intake intake;
+    /* of life.n_waking: cox_close waits for the rest; atomic, because the lock is given
+     * up before */
+    atomic_uint_least64_t n_woken;
     /* futures of kept results that the loop must look at (kept.c) */
     struct coxi_closure *kept_listed;
     bool kept_closed; /* the loop will not look at this list any more */

@@ -329,7 +329,7 @@ static int schedule(struct cox_coordinator *c, struct cox_function *function,
         coxi_loop_wake(c->loop);
     }
     /* cox_close may free the coordinator from here on */
-    (void)atomic_fetch_add_explicit(&c->n_woken, 1, memory_order_release);
+    (void)atomic_fetch_add_explicit(&c->closures->n_woken, 1, memory_order_release);
     return 0;
 }
 
