@@ -74,7 +74,9 @@ static int key_reader(int argc, char **argv)
     }
     int r = coxi_key_open(config.key_file, &key);
     if (r == 0 && key.kind == COXI_KEY_NONE) {
-        r = coxi_error(COX_EINVAL, "there is no key: name the run's with --key-file");
+        r = coxi_error(
+            COX_EINVAL,
+            "there is no key: name the run's with --key-file or COX_KEY_FILE");
     }
     if (r == 0) {
         r = coxi_key_new_reader(words[0], &key);

@@ -1,6 +1,6 @@
 /*
  * The handshake by which both ends of a connection prove that they have the run's key,
- * before any frame. It only makes and checks bytes; link_connect.c moves them.
+ * before any frame. It only makes and checks bytes; proving.c moves them.
  *
  *   the dialler's   {magic u32, version u16, role u8, seal u8, index u32, ciphers u32,
  *                    run u64, zeros 8, nonce 32, share 32, tag 32}

@@ -3,6 +3,7 @@
  * a key, a peer proves itself (proving.h) before it becomes a link: until then it costs
  * a descriptor and a little memory for two seconds at most, and no thread.
  */
+#include <arpa/inet.h>
 #include <nng/nng.h>
 #include <poll.h>
 #include <pthread.h>
@@ -47,6 +48,7 @@ struct coxi_listener {
 struct newcomer {
     struct coxi_listener *listener;
     struct coxi_proving *proving;
+    char peer[64]; /* its address, for the log */
     struct newcomer *next;
     struct newcomer **at;
 };
@@ -89,13 +91,15 @@ static void on_proved(void *arg, int code, nng_stream *stream,
 {
     struct newcomer *newcomer = arg;
     struct coxi_listener *listener = newcomer->listener;
+    char peer[sizeof(newcomer->peer)];
     take_out(newcomer);
+    memcpy(peer, newcomer->peer, sizeof(peer));
     free(newcomer);
     if (code == 0) {
         hand_over(listener, stream, agreed);
     } else {
-        coxi_log(COXI_LOG_WARN, "connection_denied", "address=%s text=\"%s\"",
-                 listener->url, coxi_error_text());
+        coxi_log(COXI_LOG_WARN, "connection_denied", "address=%s peer=%s text=\"%s\"",
+                 listener->url, peer, coxi_error_text());
     }
     coxi_lock(&listener->lock);
     listener->n_newcomers--;
@@ -118,6 +122,23 @@ static void put_in(struct coxi_listener *listener, struct newcomer *newcomer)
     listener->n_newcomers++;
 }
 
+/* Writes the address from which a peer has dialled: host:port, or "local" (ipc). */
+static void tell_peer(nng_stream *stream, char *ret, size_t len)
+{
+    nng_sockaddr sa;
+    char host[INET6_ADDRSTRLEN] = "?";
+    bool known = nng_stream_get_addr(stream, NNG_OPT_REMADDR, &sa) == 0;
+    if (known && sa.s_family == NNG_AF_INET) {
+        (void)inet_ntop(AF_INET, &sa.s_in.sa_addr, host, sizeof(host));
+        (void)snprintf(ret, len, "%s:%u", host, ntohs(sa.s_in.sa_port));
+    } else if (known && sa.s_family == NNG_AF_INET6) {
+        (void)inet_ntop(AF_INET6, sa.s_in6.sa_addr, host, sizeof(host));
+        (void)snprintf(ret, len, "[%s]:%u", host, ntohs(sa.s_in6.sa_port));
+    } else {
+        (void)snprintf(ret, len, "local");
+    }
+}
+
 /* Lets a peer prove itself. */
 static void receive_newcomer(struct coxi_listener *listener, nng_stream *stream)
 {
@@ -127,6 +148,7 @@ static void receive_newcomer(struct coxi_listener *listener, nng_stream *stream)
         return;
     }
     newcomer->listener = listener;
+    tell_peer(stream, newcomer->peer, sizeof(newcomer->peer));
     if (coxi_proving_new(stream, &listener->guard, false, on_proved, newcomer,
                          &newcomer->proving) != 0) {
         free(newcomer);

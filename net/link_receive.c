@@ -244,15 +244,26 @@ static int handle(struct coxi_link *link, size_t n)
     return coxi_link_closed(link) ? COX_ECLOSED : 0;
 }
 
+/* Why the stream has ended. A peer with a key says nothing to us if we have none. */
+static const char *end_text(struct coxi_link *link, int nng_code)
+{
+    bool greeted = atomic_load_explicit(&link->meta_max, memory_order_relaxed) !=
+                   COXI_LINK_META_FIRST;
+    if (coxi_link_error(nng_code) == COX_ECLOSED && !greeted && !link->is_proven) {
+        return "connection closed by the peer before it said anything: it has a key, "
+               "and we have none; or it has just ended";
+    }
+    return nng_code == NNG_ECLOSED || nng_code == NNG_ECONNSHUT
+               ? "connection closed by the peer"
+               : nng_strerror(nng_code);
+}
+
 /* Called after a receive. Other than 0: receiving has ended. */
 static int receive_done(struct coxi_link *link)
 {
     int failed = nng_aio_result(link->recv_aio);
     if (failed != 0) {
-        const char *text = failed == NNG_ECLOSED || failed == NNG_ECONNSHUT
-                               ? "connection closed by the peer"
-                               : nng_strerror(failed);
-        coxi_link_close(link, coxi_link_error(failed), text);
+        coxi_link_close(link, coxi_link_error(failed), end_text(link, failed));
         return COX_ECLOSED;
     }
     return handle(link, nng_aio_count(link->recv_aio));

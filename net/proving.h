@@ -1,7 +1,7 @@
 /*
  * Moves the bytes of a handshake (handshake.h) over a new stream, on nng's threads. An
  * end that does not prove itself within COXI_PROVING_MS is given up. For
- * link_connect.c.
+ * link_connect.c and link_listen.c.
  */
 #ifndef COXI_NET_PROVING_H
 #define COXI_NET_PROVING_H

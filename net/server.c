@@ -147,12 +147,23 @@ static bool is_quiet(struct coxi_server *server)
     return quiet;
 }
 
+static void log_not_reached(struct coxi_server *server, const char *text)
+{
+    coxi_log(is_quiet(server) ? COXI_LOG_DEBUG : COXI_LOG_WARN, "not_reached",
+             "address=%s error=\"%s\"", server->options.dial, text);
+}
+
 static void on_close(void *arg, struct coxi_link *link, int code, const char *text)
 {
     (void)link;
     struct connection *connection = arg;
     struct coxi_server *server = connection->peer.server;
     const struct coxi_server_options *options = &server->options;
+    if (code == COX_ECLOSED && connection->dialled && !connection->greeted &&
+        connection->control == NULL) {
+        log_not_reached(server, text); /* it was closed before the peer had greeted */
+        return;
+    }
     bool expected = code == COX_ECLOSED || code == COX_ECANCELLED ||
                     (connection->dialled && !connection->greeted && is_quiet(server));
     coxi_log(expected ? COXI_LOG_DEBUG : COXI_LOG_WARN, "connection_closed",
@@ -338,9 +349,7 @@ static void *dialler_thread(void *arg)
         struct connection connection = {.peer.server = server, .dialled = true};
         int r = serve(&connection);
         if (connection.peer.link == NULL) {
-            coxi_log(is_quiet(server) ? COXI_LOG_DEBUG : COXI_LOG_WARN, "not_reached",
-                     "address=%s error=\"%s\"", server->options.dial,
-                     coxi_error_text());
+            log_not_reached(server, coxi_error_text());
         }
         coxi_link_unref(connection.peer.link);
         coxi_buffer_fini(&connection.peer.scratch);

@@ -116,7 +116,8 @@ COX_API void cox_cluster_free(struct cox_cluster *cluster); /* takes NULL */
  * addition to open_timeout_ms.
  *
  * Errors whose text names a daemon:
- *   COX_ETIMEDOUT, COX_EREFUSED, COX_EVERSION
+ *   COX_ETIMEDOUT   it does not answer, or it has another key (options.key_file)
+ *   COX_EREFUSED, COX_EVERSION
  *   COX_ECONFLICT   another daemon is at the address, or its --index is not its place
  *                   in the list
  *   COX_EADDRESS    the host cannot be resolved
@@ -125,7 +126,8 @@ COX_API void cox_cluster_free(struct cox_cluster *cluster); /* takes NULL */
  *   COX_EPSLOST     the ps was lost meanwhile
  * Others:
  *   COX_EINVAL      an option is wrong, or an address is listed twice
- *   COX_EADDRESS    `listen` is no address, is in use, or other hosts can reach it
+ *   COX_EADDRESS    `listen` is no address, is in use, or other hosts can reach it and
+ *                   there is no key
  *   COX_EIO         the checkpoint directory cannot be written, a ps does not see it
  *                   (an empty file is the probe), or a local cluster cannot be started
  *   COX_EEXIST      the directory has checkpoints, and options.resume is -1

@@ -16,6 +16,7 @@ enum { OPEN_MS = 2000 };
 struct guarded {
     const char *key;
     const char *reader_key;
+    char ps_url[256];
     struct program ps;
     struct program worker;
     struct cox_cluster *cluster;
@@ -23,7 +24,6 @@ struct guarded {
 
 static void guarded_open(struct guarded *guarded)
 {
-    char ps[256];
     char worker[256];
     char json[1024];
     struct coxi_key key;
@@ -33,11 +33,11 @@ static void guarded_open(struct guarded *guarded)
     assert_code(0, coxi_key_read(guarded->key, &key));
     assert_code(0, coxi_key_new_reader(guarded->reader_key, &key));
     assert_int_equal(0, setenv("COX_KEY_FILE", guarded->key, 1));
-    daemon_start(&guarded->ps, "coxswain-ps", 0, "tcp://127.0.0.1:0", ps);
+    daemon_start(&guarded->ps, "coxswain-ps", 0, "tcp://127.0.0.1:0", guarded->ps_url);
     daemon_start(&guarded->worker, "coxswain-worker", 0, "tcp://127.0.0.1:0", worker);
     assert_int_equal(0, unsetenv("COX_KEY_FILE"));
-    (void)snprintf(json, sizeof(json), "{\"ps\": [\"%s\"], \"worker\": [\"%s\"]}", ps,
-                   worker);
+    (void)snprintf(json, sizeof(json), "{\"ps\": [\"%s\"], \"worker\": [\"%s\"]}",
+                   guarded->ps_url, worker);
     assert_code(0, cox_cluster_parse(json, &guarded->cluster));
 }
 
@@ -121,7 +121,25 @@ TEST(a_client_without_the_key_opens_nothing)
     struct guarded guarded;
     guarded_open(&guarded);
     const struct cox_options options = with_key(NULL);
-    crew_refused(guarded.cluster, &options, COX_ETIMEDOUT, "ps 0");
+    crew_refused(guarded.cluster, &options, COX_ETIMEDOUT, "it has a key");
+    guarded_close(&guarded);
+}
+
+/* The log of the one tells why; that of the other, who was there. */
+TEST(a_worker_without_the_key_is_told_why)
+{
+    struct guarded guarded;
+    struct program stranger;
+    char dial[300];
+    guarded_open(&guarded);
+    (void)snprintf(dial, sizeof(dial), "--client=%s", guarded.ps_url);
+    const char *const argv[] = {"coxswain-worker", dial, NULL};
+    program_start(&stranger, argv);
+    program_wait_printed(&stranger, "event=not_reached");
+    program_wait_printed(&stranger, "it has a key");
+    program_wait_printed(&guarded.ps, " peer=127.0.0.1:");
+    program_kill(&stranger, SIGTERM);
+    (void)program_wait(&stranger);
     guarded_close(&guarded);
 }
 
