@@ -2,7 +2,6 @@
 #include "tests/closing/phase.h"
 
 #include <fcntl.h>
-#include <glob.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -97,33 +96,6 @@ void phase_stop(pid_t pid)
 {
     assert_int_equal(0, kill(pid, SIGSTOP));
     coxi_test_until(is_stopped, &pid, "a process that stands still");
-}
-
-/* True if a thread of the process is opening a FIFO that has no writer. */
-static bool opens_a_pipe(pid_t pid)
-{
-    char pattern[64];
-    glob_t tasks = {0};
-    bool found = false;
-    (void)snprintf(pattern, sizeof(pattern), "/proc/%d/task/*/wchan", (int)pid);
-    (void)glob(pattern, 0, NULL, &tasks);
-    for (size_t i = 0; i < tasks.gl_pathc; i++) {
-        char name[64] = "";
-        FILE *file = fopen(tasks.gl_pathv[i], "re");
-        if (file != NULL) {
-            (void)fscanf(file, "%63s", name);
-            (void)fclose(file);
-        }
-        found = found || strcmp(name, "wait_for_partner") == 0 ||
-                strcmp(name, "fifo_open") == 0;
-    }
-    globfree(&tasks);
-    return found;
-}
-
-static bool waits_for_its_shard(void *arg)
-{
-    return opens_a_pipe(crew_ps_process(arg, 0));
 }
 
 /* ---- other threads' calls */
@@ -259,13 +231,13 @@ void phase_reach_lost_ps(struct phase *phase)
     coxi_test_until(has_lost, phase->crew.c, "the loss of a ps");
 }
 
-/* Makes the shard a FIFO to which nobody writes. */
+/* Makes the shard a file that takes long to open. */
 static void block_restore(struct phase *phase)
 {
-    char *shard = coxi_test_path("checkpoints/ckpt-1/ps-0-of-2.safetensors");
     assert_code(0, cox_checkpoint_save(phase->crew.c, NULL, NULL));
-    assert_int_equal(0, unlink(shard));
-    assert_int_equal(0, mkfifo(shard, 0600));
+    phase->shard =
+        coxi_test_hold_file(coxi_test_path("checkpoints/ckpt-1/ps-0-of-2.safetensors"));
+    phase->holds_shard = true;
 }
 
 void phase_reach_restore(struct phase *phase)
@@ -273,7 +245,8 @@ void phase_reach_restore(struct phase *phase)
     open_scene(phase);
     block_restore(phase);
     crew_kill(crew_ps_process(&phase->crew, 0));
-    coxi_test_until(waits_for_its_shard, &phase->crew, "a ps that waits for its shard");
+    coxi_test_until(coxi_test_is_wanted, &phase->shard,
+                    "a ps that waits for its shard");
 }
 
 /* The step counts, and then waits again at its FIFO when it is done again. */
@@ -534,6 +507,9 @@ void phase_end(struct phase *phase)
     }
     if (phase->holds) {
         crew_hold_release(&phase->hold);
+    }
+    if (phase->holds_shard) {
+        (void)close(phase->shard);
     }
     cox_future_free(phase->future);
 }

@@ -40,6 +40,8 @@ struct phase {
     struct cox_future *future;        /* of the held step; or NULL */
     struct crew_hold hold;
     bool holds;
+    int shard; /* held with coxi_test_hold_file, if holds_shard */
+    bool holds_shard;
     struct phase_caller callers[PHASE_CALLERS_MAX];
     size_t n_callers;
     atomic_int n_called; /* calls of the callback */
