@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/error.h"
 #include "common/log.h"
 #include "common/sync.h"
@@ -42,7 +43,9 @@ struct coxi_listener {
     struct newcomer *first COXI_GUARDED_BY(lock);
     struct newcomer **last COXI_GUARDED_BY(lock);
     uint32_t n_newcomers COXI_GUARDED_BY(lock);
-    uint32_t newcomers_max; /* fixed */
+    uint64_t n_denied COXI_GUARDED_BY(lock); /* since the log told of one ... */
+    uint64_t told_ms COXI_GUARDED_BY(lock);  /* ... then; 0: never */
+    uint32_t newcomers_max;                  /* fixed */
 };
 
 struct newcomer {
@@ -55,6 +58,7 @@ struct newcomer {
 
 enum {
     NEWCOMERS_MAX = 1024, /* peers that prove themselves at a time */
+    DENIED_MS = 10000,    /* between two lines about peers that were denied */
     ACCEPT_REST_MS = 50,
     SOCKET_MODE = 0600,
     CLAIM_MS = 1000, /* how long an address may be in use before that is an error */
@@ -86,6 +90,26 @@ static void take_out(struct newcomer *newcomer)
     coxi_unlock(&listener->lock);
 }
 
+/* Logs the first peer that was denied in a while, and how many were since the last line:
+ * strangers must not fill the disk. */
+static void tell_denied(struct coxi_listener *listener, const char *peer)
+{
+    uint64_t now = coxi_now_ms();
+    coxi_lock(&listener->lock);
+    uint64_t n = ++listener->n_denied;
+    bool tell = listener->told_ms == 0 || now - listener->told_ms >= DENIED_MS;
+    if (tell) {
+        listener->told_ms = now;
+        listener->n_denied = 0;
+    }
+    coxi_unlock(&listener->lock);
+    if (tell) {
+        coxi_log(COXI_LOG_WARN, "connection_denied",
+                 "address=%s peer=%s denied=%llu text=\"%s\"", listener->url, peer,
+                 (unsigned long long)n, coxi_error_text());
+    }
+}
+
 static void on_proved(void *arg, int code, nng_stream *stream,
                       const struct coxi_agreed *agreed)
 {
@@ -98,8 +122,7 @@ static void on_proved(void *arg, int code, nng_stream *stream,
     if (code == 0) {
         hand_over(listener, stream, agreed);
     } else {
-        coxi_log(COXI_LOG_WARN, "connection_denied", "address=%s peer=%s text=\"%s\"",
-                 listener->url, peer, coxi_error_text());
+        tell_denied(listener, peer);
     }
     coxi_lock(&listener->lock);
     listener->n_newcomers--;
