@@ -6,6 +6,13 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "common/rand.h"
+
+uint64_t coxi_hash_seed(void)
+{
+    return coxi_random_id() | 1;
+}
+
 struct coxi_hash128 coxi_hash_bytes(const void *bytes, size_t len)
 {
     XXH128_hash_t hash = XXH3_128bits(bytes, len);

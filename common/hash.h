@@ -1,4 +1,4 @@
-/* Hashing: of table keys (placement), of names, and of modules. */
+/* Hashing: of table keys (placement, and places in memory), of names, and of modules. */
 #ifndef COXI_COMMON_HASH_H
 #define COXI_COMMON_HASH_H
 
@@ -11,7 +11,7 @@
 
 /*
  * Hash of a table key: the 64-bit finalizer of MurmurHash3, a bijection. The top
- * COXI_BUCKET_BITS bits choose the virtual bucket, the lower ones the place inside.
+ * COXI_BUCKET_BITS bits choose the virtual bucket, on every ps and in every process.
  */
 static inline uint64_t coxi_hash_key(uint64_t key)
 {
@@ -29,6 +29,21 @@ static inline uint32_t coxi_hash_bucket(uint64_t hash)
 {
     return (uint32_t)(hash >> (64 - COXI_BUCKET_BITS));
 }
+
+/*
+ * The place of a hash in a table of this process: its lower bits. Everybody can compute
+ * coxi_hash_key, and so choose keys whose hashes agree in most bits. Under an odd seed
+ * that they do not know, two keys of a bucket agree in k of these bits by a chance of
+ * about 2^-k (multiply-shift: Dietzfelbinger et al., J. Algorithms 25, 1997). The upper
+ * bits of the product are the good ones, so its bytes are swapped.
+ */
+static inline uint32_t coxi_hash_place(uint64_t hash, uint64_t seed)
+{
+    return (uint32_t)__builtin_bswap64(hash * seed);
+}
+
+/* A secret odd seed, from the kernel. Any thread. */
+uint64_t coxi_hash_seed(void);
 
 /* 128-bit hash (XXH3) of bytes that nobody chooses to deceive. */
 struct coxi_hash128 {

@@ -1,8 +1,9 @@
 /*
- * See index.h. A bucket has n lines, 2^k <= n < 2^(k + 1). A hash belongs to the line
- * of its lower k + 1 bits, or of its lower k bits if that line does not exist yet. When
- * there are too many keys for the lines, the next line is added: it takes its keys from
- * the one line that had them so far. Lines are never removed.
+ * See index.h. A bucket has n lines, 2^k <= n < 2^(k + 1). A hash has a place under the
+ * index's secret seed, so nobody can choose keys that all fall into one line. It belongs
+ * to the line of the place's lower k + 1 bits, or of its lower k bits if that line does
+ * not exist yet. When there are too many keys for the lines, the next line is added: it
+ * takes its keys from the one line that had them so far. Lines are never removed.
  *
  * A chain is a line and its overflow. All its lines except the last are full, and no
  * line of the overflow is empty. A row number leaves an entry before its key does.
@@ -26,6 +27,7 @@ void coxi_index_init(struct coxi_index *index)
     coxi_stretch_init(&index->lines, COXI_BUCKETS * sizeof(struct coxi_line),
                       LINES_MAX);
     coxi_stretch_init(&index->overflow, sizeof(struct coxi_line), UINT32_MAX);
+    index->seed = coxi_hash_seed();
     atomic_init(&index->n_slots, 0);
 }
 
@@ -166,7 +168,7 @@ static void split(struct coxi_index *index, struct coxi_index_bucket *bucket,
             give_back(index, bucket, number);
         }
         for (uint32_t i = 0; i < n; i++) {
-            bool moves = ((uint32_t)coxi_hash_key(keys[i]) & bit) != 0;
+            bool moves = (coxi_index_place(index, coxi_hash_key(keys[i])) & bit) != 0;
             append(index, bucket, moves ? &goes : &stays, keys[i], rows[i]);
         }
         bucket->n_moved += n;

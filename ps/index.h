@@ -27,6 +27,7 @@ struct coxi_line {
 struct coxi_index {
     struct coxi_stretch lines;    /* item i: the i-th lines of all buckets */
     struct coxi_stretch overflow; /* of lines */
+    uint64_t seed;                /* of the places of keys; secret */
     atomic_uint n_slots;          /* buckets that have lines */
 };
 
@@ -76,11 +77,17 @@ int coxi_index_each(const struct coxi_index *index,
 
 /* ---- prefetching, without the lock */
 
-/* The line number of a hash among n_lines (not 0). */
-static inline uint32_t coxi_index_number(uint64_t hash, uint32_t n_lines)
+/* The place of a hash in its bucket. */
+static inline uint32_t coxi_index_place(const struct coxi_index *index, uint64_t hash)
+{
+    return coxi_hash_place(hash, index->seed);
+}
+
+/* The line number of a place among n_lines (not 0). */
+static inline uint32_t coxi_index_number(uint32_t place, uint32_t n_lines)
 {
     uint32_t mask = UINT32_MAX >> __builtin_clz(n_lines);
-    uint32_t number = (uint32_t)hash & mask;
+    uint32_t number = place & mask;
     return number < n_lines ? number : number & mask >> 1;
 }
 
@@ -100,9 +107,10 @@ static inline struct coxi_line *coxi_index_start(const struct coxi_index *index,
                                                  uint64_t hash)
 {
     uint32_t n_lines = atomic_load_explicit(&bucket->n_lines, memory_order_acquire);
-    return n_lines == 0
-               ? NULL
-               : coxi_index_line(index, bucket, coxi_index_number(hash, n_lines));
+    return n_lines == 0 ? NULL
+                        : coxi_index_line(index, bucket,
+                                          coxi_index_number(
+                                              coxi_index_place(index, hash), n_lines));
 }
 
 /* The row of a key in one line, or 0. Without a branch, because the place of a key in

@@ -92,15 +92,16 @@ static int clear_slots(struct coxi_spread *spread, size_t n, size_t *ret_mask)
 
 /* Sets slots to the place of their distinct key. Returns how many are
  * distinct. */
-static size_t find_distinct(struct coxi_maybe *slots, size_t mask, const uint64_t *keys,
-                            size_t n, uint64_t *distinct, uint32_t *places)
+static size_t find_distinct(struct coxi_maybe *slots, size_t mask, uint64_t seed,
+                            const uint64_t *keys, size_t n, uint64_t *distinct,
+                            uint32_t *places)
 {
     uint32_t n_distinct = 0;
     for (size_t base = 0; base < n; base += GROUP) {
         size_t at[GROUP];
         size_t count = n - base < GROUP ? n - base : GROUP;
         for (size_t k = 0; k < count; k++) {
-            at[k] = coxi_hash_key(keys[base + k]) & mask;
+            at[k] = coxi_hash_place(coxi_hash_key(keys[base + k]), seed) & mask;
             __builtin_prefetch(&slots[at[k]]);
         }
         for (size_t k = 0; k < count; k++) {
@@ -154,6 +155,7 @@ int coxi_spread_rows(struct coxi_spread *spread, const struct coxi_variable *v,
                      struct coxi_buffer *places)
 {
     size_t mask = 0;
+    spread->seed = spread->seed != 0 ? spread->seed : coxi_hash_seed();
     spread->one = v->kind == COXI_KIND_TABLE ? n_ps == 1 : v->n_shards == 1;
     spread->ps = v->kind == COXI_KIND_TABLE ? 0 : (uint32_t)v->shards[0].ps;
     int r = clear_slots(spread, n, &mask);
@@ -166,8 +168,8 @@ int coxi_spread_rows(struct coxi_spread *spread, const struct coxi_variable *v,
         return r;
     }
     spread->n_distinct =
-        find_distinct((struct coxi_maybe *)(void *)spread->slots.data, mask, keys, n,
-                      (uint64_t *)(void *)spread->distinct.data,
+        find_distinct((struct coxi_maybe *)(void *)spread->slots.data, mask,
+                      spread->seed, keys, n, (uint64_t *)(void *)spread->distinct.data,
                       (uint32_t *)(void *)(places->data + places->len));
     places->len += n * sizeof(uint32_t);
     memset(spread->counts.data, 0, n_ps * sizeof(uint32_t));

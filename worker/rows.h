@@ -20,7 +20,8 @@ struct coxi_home {
 
 /* Scratch of an attempt, valid until the next call; zeroed is valid. */
 struct coxi_spread {
-    struct coxi_buffer slots; /* u32: hash table of the distinct rows */
+    struct coxi_buffer slots; /* u32: hash table of the distinct rows ... */
+    uint64_t seed;            /* ... and its secret seed; 0: not chosen yet */
     /* u64: keys or row numbers, in the order of the call */
     struct coxi_buffer distinct;
     /* struct coxi_home of each distinct row; not used if `one` */

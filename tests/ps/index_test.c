@@ -83,7 +83,7 @@ TEST(index_made_for_as_many_keys_moves_none_of_them)
     coxi_index_fini(&index);
 }
 
-/* Their hashes end in the same bits, so they stay in one line for ever. */
+/* Their places end in the same bits, so they stay in one line for ever. */
 TEST(index_takes_keys_that_all_fall_into_one_line)
 {
     enum { N = 40 };
@@ -93,7 +93,7 @@ TEST(index_takes_keys_that_all_fall_into_one_line)
     size_t n = 0;
     coxi_index_init(&index);
     for (uint64_t i = 0; n < N; i++) {
-        if ((coxi_hash_key(i) & 0xfff) == 0) {
+        if ((coxi_index_place(&index, coxi_hash_key(i)) & 0xfff) == 0) {
             keys[n++] = i;
         }
     }
@@ -108,6 +108,73 @@ TEST(index_takes_keys_that_all_fall_into_one_line)
         assert_int_equal(i % 2 == 0 ? 0 : i + 1, find(&index, &bucket, keys[i]));
     }
     coxi_index_fini(&index);
+}
+
+/* The key that has this hash. */
+static uint64_t key_with(uint64_t hash)
+{
+    hash ^= hash >> 33;
+    hash *= 0x9cb4b2f8129337dbu;
+    hash ^= hash >> 33;
+    hash *= 0x4f74430c22a54005u;
+    return hash ^ hash >> 33;
+}
+
+static int count_one(void *arg, uint64_t key, uint32_t row)
+{
+    (void)key;
+    (void)row;
+    *(uint32_t *)arg += 1;
+    return 0;
+}
+
+/* How many entries the puts of all keys have passed, about. */
+static uint64_t work(const struct coxi_index *index,
+                     const struct coxi_index_bucket *bucket)
+{
+    uint64_t sum = 0;
+    for (uint32_t line = 0; line < bucket->n_lines; line++) {
+        uint32_t n = 0;
+        (void)coxi_index_each(index, bucket, line, count_one, &n);
+        sum += (uint64_t)n * n;
+    }
+    return sum;
+}
+
+/* Keys whose hashes differ only in a few bits would fall into few lines, and each put
+ * would pass all before it. A seed is bad for one such choice in many, so these seeds are
+ * the same at each run. */
+TEST(index_spreads_keys_that_were_chosen_to_collide)
+{
+    enum { N = 1 << 14, LEAST = 16 };
+    uint64_t rng = 71;
+    for (unsigned shift = LEAST; shift + 14 <= 64 - COXI_BUCKET_BITS; shift++) {
+        struct coxi_index index;
+        struct coxi_index_bucket bucket = {0};
+        coxi_index_init(&index);
+        index.seed = coxi_rand(&rng) | 1;
+        for (uint64_t i = 0; i < N; i++) {
+            uint64_t hash = UINT64_C(0xabc0000000000123) ^ i << shift;
+            assert_true(coxi_hash_key(key_with(hash)) == hash);
+            assert_code(0, put(&index, &bucket, key_with(hash), (uint32_t)i + 1));
+        }
+        /* N * N if all are in one line */
+        assert_in_range(work(&index, &bucket), N, 32 * N);
+        coxi_index_fini(&index);
+    }
+}
+
+/* Two indexes have not the same. */
+TEST(index_has_a_seed_of_its_own)
+{
+    struct coxi_index a;
+    struct coxi_index b;
+    coxi_index_init(&a);
+    coxi_index_init(&b);
+    assert_true(a.seed % 2 == 1 && b.seed % 2 == 1);
+    assert_true(a.seed != b.seed);
+    coxi_index_fini(&a);
+    coxi_index_fini(&b);
 }
 
 /* ---- against a plain array */
