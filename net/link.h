@@ -37,6 +37,8 @@ struct coxi_frame {
     size_t meta_len;
     void *payload; /* 8-aligned; 64-aligned where it did not fit the receive buffer */
     size_t payload_len;
+    /* a long payload that the owner did not take (`takes`): it has come, and is gone */
+    bool dropped;
 };
 
 /*
@@ -61,6 +63,12 @@ struct coxi_link_events {
     void (*on_batch)(void *arg, struct coxi_link *link);
     /* The link is closed; code and text are the reason. */
     void (*on_close)(void *arg, struct coxi_link *link, int code, const char *text);
+    /*
+     * A long payload is about to arrive (frame->payload is NULL). False: it takes no
+     * memory, because it is received and dropped; on_frame gets the frame without it.
+     * Comes before on_payload. Optional.
+     */
+    bool (*takes)(void *arg, struct coxi_link *link, const struct coxi_frame *frame);
 };
 
 /* The longest metadata that a link receives, until coxi_link_allow says otherwise. */

@@ -25,7 +25,11 @@
 #include "net/link.h"
 #include "net/link_internal.h"
 
-enum { IN_FIRST = 4 * 1024, RECEIVE_IOVS = 3 };
+enum {
+    IN_FIRST = 4 * 1024,
+    RECEIVE_IOVS = 3,
+    DROP_BYTES = 64 * 1024, /* of a dropped payload at a time */
+};
 
 /* Makes a receive buffer of `capacity`, with the unhandled bytes at its start. */
 static int resize_in(struct coxi_link *link, size_t capacity)
@@ -66,6 +70,40 @@ static int deliver(struct coxi_link *link, const struct coxi_frame *frame)
     return link->events->on_frame(link->arg, link, frame);
 }
 
+/* Makes memory of our own for at least `bytes` bytes of payload. */
+static int reserve_scratch(struct coxi_link *link, size_t bytes)
+{
+    if (link->scratch_capacity >= bytes) {
+        return 0;
+    }
+    free(link->scratch);
+    link->scratch_capacity = 0;
+    link->scratch = coxi_aligned_new(bytes);
+    if (link->scratch == NULL) {
+        return coxi_error_memory("a payload");
+    }
+    link->scratch_capacity = coxi_align(bytes, 64);
+    return 0;
+}
+
+/* Finds the place for the payload of link->frame. */
+static int place_payload(struct coxi_link *link)
+{
+    struct coxi_frame *frame = &link->frame;
+    const struct coxi_link_events *events = link->events;
+    frame->dropped = events->takes != NULL && !events->takes(link->arg, link, frame);
+    void *to = NULL;
+    if (!frame->dropped && events->on_payload != NULL) {
+        to = events->on_payload(link->arg, link, frame);
+    }
+    size_t bytes = frame->dropped ? DROP_BYTES : frame->payload_len;
+    int r = to == NULL ? reserve_scratch(link, bytes) : 0;
+    if (r == 0) {
+        link->payload = to != NULL ? to : link->scratch;
+    }
+    return r;
+}
+
 /* The head of a long frame is complete: finds a place for its payload, and moves the
  * bytes there that have come. */
 static int begin_payload(struct coxi_link *link, const struct coxi_prefix *p)
@@ -80,23 +118,15 @@ static int begin_payload(struct coxi_link *link, const struct coxi_prefix *p)
         .meta_len = p->meta_len,
         .payload_len = p->payload_len,
     };
-    void *to = NULL;
-    if (link->events->on_payload != NULL) {
-        to = link->events->on_payload(link->arg, link, &link->frame);
+    r = place_payload(link);
+    if (r != 0) {
+        return r;
     }
-    if (to == NULL && link->scratch_capacity < p->payload_len) {
-        free(link->scratch);
-        link->scratch_capacity = 0;
-        link->scratch = coxi_aligned_new(p->payload_len);
-        if (link->scratch == NULL) {
-            return coxi_error_memory("a payload");
-        }
-        link->scratch_capacity = coxi_align(p->payload_len, 64);
-    }
-    link->payload = to != NULL ? to : link->scratch;
     size_t have = link->in_end - head;
     have = have < p->payload_len ? have : p->payload_len;
-    memcpy(link->payload, link->in + head, have);
+    if (!link->frame.dropped) {
+        memcpy(link->payload, link->in + head, have);
+    }
     link->payload_have = have;
     size_t pad = link->in_end - head - have;
     link->pad_left = coxi_align(p->payload_len, 8) - p->payload_len - pad;
@@ -141,7 +171,7 @@ static int parse(struct coxi_link *link)
         } else {
             uint8_t *start = link->in + link->in_begin;
             struct coxi_frame frame = {start + sizeof(p), p.meta_len, start + head,
-                                       p.payload_len};
+                                       p.payload_len, false};
             link->in_begin += total;
             r = p.meta_len > 0 ? deliver(link, &frame) : 0;
         }
@@ -162,6 +192,10 @@ static int end_payload(struct coxi_link *link)
     struct coxi_prefix p = {COXI_LINK_MAGIC, (uint32_t)link->frame.meta_len,
                             link->frame.payload_len};
     link->in_begin += coxi_head_len(&p);
+    if (link->frame.dropped) {
+        link->frame.payload = NULL;
+        link->frame.payload_len = 0;
+    }
     return deliver(link, &link->frame);
 }
 
@@ -211,8 +245,13 @@ static unsigned receive_iov(struct coxi_link *link, nng_iov iov[RECEIVE_IOVS])
     unsigned n = 0;
     if (link->payload != NULL) {
         size_t left = link->frame.payload_len - link->payload_have;
+        if (link->frame.dropped && left > DROP_BYTES) {
+            iov[n++] = (nng_iov){link->payload, DROP_BYTES};
+            return n;
+        }
         if (left > 0) {
-            iov[n++] = (nng_iov){link->payload + link->payload_have, left};
+            size_t at = link->frame.dropped ? 0 : link->payload_have;
+            iov[n++] = (nng_iov){link->payload + at, left};
         }
         if (link->pad_left > 0) {
             iov[n++] = (nng_iov){link->pad, link->pad_left};

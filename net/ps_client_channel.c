@@ -176,8 +176,10 @@ static void on_close(void *arg, struct coxi_link *link, int code, const char *te
     }
 }
 
-static const struct coxi_link_events events = {coxi_psc_on_frame, coxi_psc_on_payload,
-                                               coxi_psc_on_batch, on_close};
+static const struct coxi_link_events events = {.on_frame = coxi_psc_on_frame,
+                                               .on_payload = coxi_psc_on_payload,
+                                               .on_batch = coxi_psc_on_batch,
+                                               .on_close = on_close};
 
 /* Connects once and serves the connection until it is closed. True: it was up. */
 static bool connect_and_serve(struct coxi_psc_channel *channel)

@@ -139,6 +139,19 @@ static int on_frame(void *arg, struct coxi_link *link, const struct coxi_frame *
                         server->options.arg, &connection->peer, &message, frame);
 }
 
+static bool takes(void *arg, struct coxi_link *link, const struct coxi_frame *frame)
+{
+    (void)link;
+    struct connection *connection = arg;
+    const struct coxi_server_options *options = &connection->peer.server->options;
+    struct coxi_message message;
+    /* on_frame closes a connection whose message is malformed */
+    return options->events->on_payload == NULL ||
+           (coxi_message_read(frame, &message) == 0 &&
+            options->events->on_payload(options->arg, &connection->peer, &message,
+                                        frame->payload_len) == 0);
+}
+
 static bool is_quiet(struct coxi_server *server)
 {
     coxi_lock(&server->lock);
@@ -176,6 +189,7 @@ static void on_close(void *arg, struct coxi_link *link, int code, const char *te
 }
 
 static const struct coxi_link_events link_events = {
+    .takes = takes,
     .on_frame = on_frame,
     .on_close = on_close,
 };

@@ -30,6 +30,7 @@ struct coxi_peer {
     /* For on_message, on the connection's thread: for answers, and for other memory. */
     struct coxi_buffer scratch;
     struct coxi_buffer aside;
+    uint64_t payload_bytes; /* for on_payload: the longest payload that was accepted */
 };
 
 /* Callbacks, on the connection's own thread; each may block. */
@@ -40,6 +41,13 @@ struct coxi_server_events {
     /* Our greeting is sent: messages sent here are the first that the peer gets. An
      * error closes the connection. Optional. */
     int (*on_greeted)(void *arg, struct coxi_peer *peer);
+    /*
+     * A message has arrived, and its long payload (`len` bytes) is about to. An error:
+     * the payload takes no memory (frame->dropped), and the message comes without it.
+     * Optional.
+     */
+    int (*on_payload)(void *arg, struct coxi_peer *peer,
+                      const struct coxi_message *message, size_t len);
     /* A message has arrived. An error closes the connection. */
     int (*on_message)(void *arg, struct coxi_peer *peer,
                       const struct coxi_message *message,

@@ -8,7 +8,10 @@
 #include "common/error.h"
 #include "common/sync.h"
 
-enum { IN_LINE_MAX = 4096 }; /* a chain has fewer files */
+enum {
+    IN_LINE_MAX = 4096,        /* a chain has fewer files */
+    IN_LINE_BYTES = 256 << 20, /* of all requests; one has up to 16 MiB */
+};
 
 struct request {
     struct request *next;
@@ -29,6 +32,7 @@ struct coxi_deferred {
     struct request *first COXI_GUARDED_BY(lock);
     struct request **end COXI_GUARDED_BY(lock);
     size_t n COXI_GUARDED_BY(lock);
+    size_t bytes COXI_GUARDED_BY(lock);
     bool busy COXI_GUARDED_BY(lock);
     bool stopping COXI_GUARDED_BY(lock);
 };
@@ -46,6 +50,7 @@ static struct request *take_first(struct coxi_deferred *deferred)
     deferred->first = request->next;
     deferred->end = request->next == NULL ? &deferred->first : deferred->end;
     deferred->n--;
+    deferred->bytes -= request->len;
     return request;
 }
 
@@ -119,12 +124,14 @@ int coxi_deferred_add(struct coxi_deferred *deferred, struct coxi_link *link,
     request->link = coxi_link_ref(link);
     int r = 0;
     coxi_lock(&deferred->lock);
-    if (deferred->n == IN_LINE_MAX) {
-        r = coxi_error(COX_ELIMIT, "%d long requests are already in line", IN_LINE_MAX);
+    if (deferred->n == IN_LINE_MAX || request->len > IN_LINE_BYTES - deferred->bytes) {
+        r = coxi_error(COX_ELIMIT, "%zu long requests of %zu bytes are already in line",
+                       deferred->n, deferred->bytes);
     } else {
         *deferred->end = request;
         deferred->end = &request->next;
         deferred->n++;
+        deferred->bytes += request->len;
         (void)pthread_cond_signal(&deferred->changed);
     }
     coxi_unlock(&deferred->lock);

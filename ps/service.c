@@ -16,6 +16,7 @@
 #include "common/sync.h"
 #include "net/server.h"
 #include "ps/deferred.h"
+#include "ps/payloads.h"
 #include "ps/places.h"
 #include "ps/store.h"
 #include "schema/limits.h"
@@ -36,7 +37,8 @@ struct coxi_ps {
     struct coxi_deferred *snapshots;
     struct coxi_deferred *restores; /* and probes */
     uint32_t index;
-    const char *root;       /* of its files, or NULL */
+    const char *root; /* of its files, or NULL */
+    struct coxi_payloads payloads;
     struct coxi_mutex lock; /* guards told; leaf */
     struct claimed told;    /* the last claim that was logged */
 };
@@ -70,18 +72,6 @@ static int make_answer(void *arg, void *to, size_t room, size_t *ret_len)
     return coxi_store_pull_some(answer->store, &answer->pulling, to, room, ret_len);
 }
 
-/* A tool reads a run's values without its token, which only the client and its workers
- * have: it names the run, and gets the token here. */
-static void lend_token(struct coxi_ps *ps, const struct coxi_peer *peer,
-                       struct coxi_session *session)
-{
-    struct coxi_session owner;
-    if (peer->hello.role == COXI_ROLE_TOOL && coxi_store_owner(ps->store, &owner) &&
-        session->run == owner.run && session->generation == owner.generation) {
-        session->token = owner.token;
-    }
-}
-
 /* A short answer is sent together with others of its batch; a long one is made while it
  * is sent. */
 static int answer_pull(struct coxi_ps *ps, struct coxi_peer *peer,
@@ -91,7 +81,7 @@ static int answer_pull(struct coxi_ps *ps, struct coxi_peer *peer,
     struct coxi_message message = {.request = request->request, .kind = COXI_PULLED};
     struct answer answer = {.store = ps->store};
     struct coxi_pull pull = request->pull;
-    lend_token(ps, peer, &pull.session);
+    coxi_payloads_lend_token(ps->store, peer, &pull.session);
     int r = coxi_store_pull_begin(ps->store, &pull, frame->payload, frame->payload_len,
                                   &peer->aside, &answer.pulling);
     size_t len = answer.pulling.left;
@@ -369,6 +359,17 @@ static int answer_claim(struct coxi_ps *ps, struct coxi_peer *peer,
 
 /* ---- requests */
 
+static int on_payload(void *arg, struct coxi_peer *peer, const struct coxi_message *m,
+                      size_t len)
+{
+    return coxi_payloads_take(&((struct coxi_ps *)arg)->payloads, peer, m, len);
+}
+
+static void on_close(void *arg, struct coxi_peer *peer)
+{
+    coxi_payloads_give(&((struct coxi_ps *)arg)->payloads, peer);
+}
+
 static int on_hello(void *arg, struct coxi_peer *peer)
 {
     struct coxi_ps *ps = arg;
@@ -492,6 +493,9 @@ static int handle(struct coxi_ps *ps, struct coxi_peer *peer,
 static int on_message(void *arg, struct coxi_peer *peer, const struct coxi_message *m,
                       const struct coxi_frame *frame)
 {
+    if (frame->dropped) {
+        return coxi_payloads_refuse(&((struct coxi_ps *)arg)->payloads, peer, m);
+    }
     return may_ask(peer, m->kind)
                ? handle(arg, peer, m, frame)
                : answer_status(peer, m, COXI_STATUS,
@@ -500,7 +504,9 @@ static int on_message(void *arg, struct coxi_peer *peer, const struct coxi_messa
 
 static const struct coxi_server_events events = {
     .on_hello = on_hello,
+    .on_payload = on_payload,
     .on_message = on_message,
+    .on_close = on_close,
     .incarnation = incarnation,
 };
 
@@ -530,6 +536,7 @@ int coxi_ps_open(const struct coxi_ps_options *options, struct coxi_ps **ret)
         ps->root = options->checkpoint_root;
         coxi_store_set_memory_max(ps->store, options->memory_max);
         coxi_store_set_root(ps->store, ps->root);
+        coxi_payloads_init(&ps->payloads, ps->store, options->memory_max);
         r = coxi_deferred_new("cox:snapshots", do_snapshot, ps, &ps->snapshots);
     }
     if (r == 0) {

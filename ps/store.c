@@ -362,6 +362,15 @@ int coxi_store_check(const struct coxi_store *store, const struct coxi_session *
     return r == 0 ? coxi_store_ready(store, session) : r;
 }
 
+int coxi_store_serves(struct coxi_store *store, const struct coxi_session *session,
+                      uint64_t incarnation)
+{
+    coxi_read_lock(&store->registry);
+    int r = coxi_store_check(store, session, incarnation);
+    coxi_rw_unlock(&store->registry);
+    return r;
+}
+
 static int outside(const struct coxi_store *store, const struct coxi_place *place)
 {
     const struct coxi_dense_rows *rows = &place->rows;

@@ -76,6 +76,14 @@ int coxi_store_release(struct coxi_store *store, const struct coxi_session *sess
 int coxi_store_meant(const struct coxi_store *store, uint64_t incarnation);
 
 /*
+ * Whether the store would answer a pull, commit or load of this session and incarnation:
+ * 0, COX_EFENCED, COX_EPSLOST. For requests whose payload is long: without that, it takes
+ * no memory.
+ */
+int coxi_store_serves(struct coxi_store *store, const struct coxi_session *session,
+                      uint64_t incarnation);
+
+/*
  * Creates this ps's part of a variable, by the operation `closure` (0: none, nothing is
  * recorded). If it exists already with the same description, nothing happens, even if
  * another client created it. COX_EEXIST: another variable has the id or the name;

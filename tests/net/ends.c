@@ -101,8 +101,10 @@ static void on_close(void *arg, struct coxi_link *link, int code, const char *te
     coxi_unlock(&end->lock);
 }
 
-static const struct coxi_link_events events = {on_frame, on_payload, on_batch,
-                                               on_close};
+static const struct coxi_link_events events = {.on_frame = on_frame,
+                                               .on_payload = on_payload,
+                                               .on_batch = on_batch,
+                                               .on_close = on_close};
 
 static void *run(void *arg)
 {

@@ -5,6 +5,7 @@
 #include "common/error.h"
 #include "common/layout.h"
 #include "ps/applied.h"
+#include "ps/payloads.h"
 #include "tests/ps/caller.h"
 #include "tests/ps/harbour.h"
 #include "tests/ps/stock.h"
@@ -183,4 +184,97 @@ TEST(ps_refuses_ids_near_the_end_of_all_numbers_and_goes_on)
     assert_code(0, harbour_commit(client, &run1, incarnation, 7, ones, 2));
     coxi_psc_close(client);
     harbour_close(&h);
+}
+
+/* ---- payloads */
+
+/* Only builds with a sanitizer have this function. */
+size_t __sanitizer_get_current_allocated_bytes(void) __attribute__((weak));
+
+static size_t allocated(void)
+{
+    return __sanitizer_get_current_allocated_bytes != NULL
+               ? __sanitizer_get_current_allocated_bytes()
+               : 0;
+}
+
+/* Sends a long commit of this session. The payload is lent, so this side makes no memory
+ * for it. */
+static int commit_long(struct coxi_psc *psc, const struct coxi_session *session,
+                       uint64_t incarnation)
+{
+    static uint8_t bytes[32 << 20];
+    const struct iovec payload = {bytes, sizeof(bytes) - 24};
+    struct coxi_psc_request request = {.payload = &payload, .n_payload = 1};
+    struct coxi_message message = {.kind = COXI_COMMIT};
+    message.commit = (struct coxi_commit){
+        .session = *session, .incarnation = incarnation, .closure = 5, .attempt = 1};
+    return coxi_psc_call(psc, &message, &request, COXI_COMMITTED, NULL, NULL);
+}
+
+static void be_a_stranger(const char *listen)
+{
+    const struct coxi_session twin = {.run = 1, .generation = 1, .token = 12};
+    const struct coxi_message count = {.kind = COXI_COUNT};
+    struct harbour h;
+    harbour_open(&h, listen);
+    struct coxi_psc *client = harbour_dial(&h, COXI_ROLE_CLIENT, &run1);
+    assert_code(0, harbour_claim(client, &run1));
+    uint64_t incarnation = coxi_psc_incarnation(client);
+    struct coxi_psc *stranger = harbour_dial(&h, COXI_ROLE_WORKER, &twin);
+    size_t before = allocated();
+    assert_code(COX_EFENCED, commit_long(stranger, &twin, incarnation));
+    assert_code(COX_EPSLOST, commit_long(stranger, &run1, incarnation + 1));
+    assert_code(COX_EFENCED, commit_long(stranger, &twin, incarnation));
+    assert_true(allocated() < before + ((size_t)8 << 20));
+    assert_code(0, harbour_ask(stranger, &count, COXI_COUNTS));
+    coxi_psc_close(stranger);
+    coxi_psc_close(client);
+    harbour_close(&h);
+}
+
+TEST(ps_takes_no_memory_for_long_payloads_of_strangers)
+{
+    be_a_stranger(harbour_ipc());
+    be_a_stranger("tcp://127.0.0.1:0");
+}
+
+TEST(ps_closes_where_a_message_without_payload_has_a_long_one)
+{
+    static uint8_t payload[1 << 20];
+    const struct coxi_hello as_client = {.role = COXI_ROLE_CLIENT, .session = run1};
+    struct harbour h;
+    harbour_open(&h, harbour_ipc());
+    struct caller *caller = caller_join(coxi_ps_url(h.ps), &as_client);
+    struct coxi_message message = {.kind = COXI_COUNT};
+    caller_send(caller, &message, payload, sizeof(payload));
+    caller_expect_end(caller);
+    caller_close(caller);
+    harbour_close(&h);
+}
+
+TEST(payloads_of_all_connections_have_a_budget)
+{
+    const size_t MIB = (size_t)1 << 20;
+    struct stock s;
+    struct coxi_payloads payloads;
+    struct coxi_peer peers[2] = {{0}};
+    stock_open(&s);
+    struct coxi_message message = {.kind = COXI_COMMIT};
+    message.commit.session = s.session;
+    message.commit.incarnation = STOCK_INCARNATION;
+    coxi_payloads_init(&payloads, s.store, 1);
+    assert_code(0, coxi_payloads_take(&payloads, &peers[0], &message, 200 * MIB));
+    assert_code(COX_ENOMEM,
+                coxi_payloads_take(&payloads, &peers[1], &message, 100 * MIB));
+    assert_code(0, coxi_payloads_take(&payloads, &peers[1], &message, 56 * MIB));
+    /* memory that a connection has serves its next payload */
+    assert_code(0, coxi_payloads_take(&payloads, &peers[0], &message, 200 * MIB));
+    coxi_payloads_give(&payloads, &peers[0]);
+    assert_code(0, coxi_payloads_take(&payloads, &peers[1], &message, 256 * MIB));
+    coxi_payloads_give(&payloads, &peers[1]);
+    coxi_payloads_init(&payloads, s.store, 512 * MIB);
+    assert_code(0, coxi_payloads_take(&payloads, &peers[0], &message, 512 * MIB));
+    coxi_payloads_give(&payloads, &peers[0]);
+    stock_close(&s);
 }

@@ -1,0 +1,93 @@
+/* See payloads.h. */
+#include "ps/payloads.h"
+
+#include "common/error.h"
+#include "ps/store.h"
+
+enum { LEAST_BYTES = 256 << 20 };
+
+void coxi_payloads_init(struct coxi_payloads *payloads, struct coxi_store *store,
+                        uint64_t memory_max)
+{
+    struct coxi_memory *memory = &payloads->memory;
+    coxi_memory_init(memory);
+    payloads->store = store;
+    if (memory_max == 0) {
+        memory->max_bytes = memory->host_bytes;
+    } else {
+        memory->max_bytes = memory_max < LEAST_BYTES ? LEAST_BYTES : memory_max;
+    }
+}
+
+void coxi_payloads_lend_token(struct coxi_store *store, const struct coxi_peer *peer,
+                              struct coxi_session *session)
+{
+    struct coxi_session owner;
+    if (peer->hello.role == COXI_ROLE_TOOL && coxi_store_owner(store, &owner) &&
+        session->run == owner.run && session->generation == owner.generation) {
+        session->token = owner.token;
+    }
+}
+
+/* COX_EPROTO if the message has no payload, or why the store would not serve it. */
+static int check(const struct coxi_payloads *payloads, const struct coxi_peer *peer,
+                 const struct coxi_message *m)
+{
+    struct coxi_session session;
+    uint64_t incarnation;
+    if (m->kind == COXI_PULL) {
+        session = m->pull.session;
+        incarnation = m->pull.incarnation;
+        coxi_payloads_lend_token(payloads->store, peer, &session);
+    } else if (m->kind == COXI_COMMIT) {
+        session = m->commit.session;
+        incarnation = m->commit.incarnation;
+    } else if (m->kind == COXI_LOAD) {
+        session = m->load.session;
+        incarnation = m->load.incarnation;
+    } else {
+        return coxi_error(COX_EPROTO, "a message of kind %d has no payload",
+                          (int)m->kind);
+    }
+    return coxi_store_serves(payloads->store, &session, incarnation);
+}
+
+int coxi_payloads_take(struct coxi_payloads *payloads, struct coxi_peer *peer,
+                       const struct coxi_message *message, size_t len)
+{
+    int r = check(payloads, peer, message);
+    if (r == 0 && len > peer->payload_bytes) {
+        r = coxi_memory_take(&payloads->memory, len - peer->payload_bytes, "a payload");
+        peer->payload_bytes = r == 0 ? len : peer->payload_bytes;
+    }
+    return r;
+}
+
+void coxi_payloads_give(struct coxi_payloads *payloads, struct coxi_peer *peer)
+{
+    coxi_memory_give(&payloads->memory, peer->payload_bytes);
+    peer->payload_bytes = 0;
+}
+
+int coxi_payloads_refuse(struct coxi_payloads *payloads, const struct coxi_peer *peer,
+                         const struct coxi_message *message)
+{
+    bool is_pull = message->kind == COXI_PULL;
+    struct coxi_message answer = {.request = message->request, .kind = COXI_STATUS};
+    int r = check(payloads, peer, message);
+    if (r == COX_EPROTO) {
+        return r;
+    }
+    if (r == 0) {
+        r = coxi_error(COX_ENOMEM,
+                       "the payloads of all connections would need more than the %llu "
+                       "bytes that a ps has for them (--memory-max)",
+                       (unsigned long long)payloads->memory.max_bytes);
+    }
+    if (message->kind != COXI_LOAD) {
+        answer.kind = is_pull ? COXI_PULLED : COXI_COMMITTED;
+    }
+    answer.status.code = r;
+    answer.status.message = coxi_error_text();
+    return coxi_message_send(peer->link, &answer, NULL, false);
+}

@@ -1,0 +1,49 @@
+/*
+ * Memory for long payloads (those that a link does not receive in its buffer). A payload
+ * takes memory only if its message names the session that has the store, so a stranger
+ * takes none; and all connections together have a budget. Any other payload is received
+ * and dropped, and the message is answered without it.
+ *
+ * A link keeps its memory for the next payload, so a connection counts for its longest
+ * one until it is closed. Any thread; a peer on its connection's.
+ */
+#ifndef COXI_PS_PAYLOADS_H
+#define COXI_PS_PAYLOADS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "net/server.h"
+#include "ps/memory.h"
+
+struct coxi_store;
+
+struct coxi_payloads {
+    struct coxi_store *store;
+    struct coxi_memory memory;
+};
+
+/* The budget: as much as variables and tables have (--memory-max), but at least 256 MiB;
+ * `memory_max` 0: the memory of the host. The store is borrowed. */
+void coxi_payloads_init(struct coxi_payloads *payloads, struct coxi_store *store,
+                        uint64_t memory_max);
+
+/* A payload of `len` bytes is about to come. COX_EFENCED, COX_EPSLOST, COX_ENOMEM: drop
+ * it. COX_EPROTO: such a message has none. */
+int coxi_payloads_take(struct coxi_payloads *payloads, struct coxi_peer *peer,
+                       const struct coxi_message *message, size_t len);
+
+/* The peer is gone. */
+void coxi_payloads_give(struct coxi_payloads *payloads, struct coxi_peer *peer);
+
+/* Answers a message whose payload was dropped with one of these codes. COX_EPROTO: close
+ * the connection. */
+int coxi_payloads_refuse(struct coxi_payloads *payloads, const struct coxi_peer *peer,
+                         const struct coxi_message *message);
+
+/* A tool reads a run's values without its token, which only the client and its workers
+ * have: it names the run, and gets the token here. */
+void coxi_payloads_lend_token(struct coxi_store *store, const struct coxi_peer *peer,
+                              struct coxi_session *session);
+
+#endif
