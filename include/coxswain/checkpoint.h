@@ -1,8 +1,8 @@
 /*
- * Writing checkpoints, and where a program goes on that is started again. When
- * checkpoints are written by themselves is in options.h (checkpoint_dir and below);
- * load.h reads a checkpoint of another run. Include <coxswain/coxswain.h> instead of
- * this file.
+ * Writing checkpoints, and the place where a restarted program goes on. The options
+ * that make the library write checkpoints by itself are in options.h (checkpoint_dir
+ * and below); load.h reads a checkpoint of another run. Include <coxswain/coxswain.h>
+ * instead of this file.
  */
 #ifndef COXSWAIN_CHECKPOINT_H
 #define COXSWAIN_CHECKPOINT_H
@@ -11,7 +11,7 @@
 
 #ifdef __cplusplus
 extern "C" {
-/* cox_progress: a function named like its struct is meant */
+/* cox_progress is the name of a struct and of a function on purpose */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wshadow"
 #endif
@@ -36,15 +36,16 @@ struct cox_checkpoint_options {
  * Once LATEST durably names the checkpoint, this returns 0, even if a later step fails.
  * COX_ENOENT: the run has no checkpoint directory. COX_EIO: nothing of the checkpoint
  * is left. COX_ECANCELLED: an error has cancelled calls before the cursor, and a client
- * that went on from this checkpoint would pass them over; schedule a call with a
- * cursor, then save again. COX_EPSLOST, COX_EFENCED.
+ * that went on from this checkpoint would skip them; schedule a call with a cursor,
+ * then save again. COX_EPSLOST, COX_EFENCED.
  */
 COX_API int cox_checkpoint_save(struct cox_coordinator *c,
                                 const struct cox_checkpoint_options *options,
                                 uint64_t *ret_number);
 
-/* Why the last checkpoint failed that a trigger or the replay log had asked for
- * (docs/checkpoints.md); 0: it did not fail. The next one is tried when it is due. */
+/* The error of the last checkpoint that a trigger or the replay log asked for
+ * (docs/checkpoints.md); 0: it did not fail. After a failure, the library tries again
+ * when the next checkpoint is due. */
 COX_API int cox_checkpoint_error(struct cox_coordinator *c);
 
 /*
@@ -79,7 +80,7 @@ struct cox_progress {
      * because the client's own writes (create, assign, add, rate, load, reset) take
      * ids, too. To go on, use `cursor` */
     uint64_t closure;
-    /* Of the last call that the checkpoint covers and that has a cursor; 0: none */
+    /* The cursor of the last call that has one and that the checkpoint covers; 0: none */
     uint64_t cursor;
     /* How many calls up to there run again */
     uint64_t rerun;

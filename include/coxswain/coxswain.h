@@ -58,7 +58,7 @@
 
 #ifdef __cplusplus
 extern "C" {
-#pragma GCC diagnostic push /* functions named like structs are meant */
+#pragma GCC diagnostic push /* functions and structs share names on purpose */
 #pragma GCC diagnostic ignored "-Wshadow"
 #endif
 
@@ -170,9 +170,9 @@ COX_API const char *cox_listen_address(const struct cox_coordinator *c);
  *
  * It keeps its deadline: after timeout_ms it gives up a recovery, a restore or a
  * checkpoint that is under way, tells the ps and the workers, and returns within 2 s.
- * Only for callbacks of the program does it wait without a deadline: all of them run
- * before it returns. Calls of other threads that are under way end with COX_ECLOSED,
- * and it waits for them. No other call may begin once cox_close has begun.
+ * It waits without a deadline only for callbacks of the program: all of them run before
+ * it returns. Calls of other threads that are under way end with COX_ECLOSED, and it
+ * waits for them. No other call may begin once cox_close has begun.
  */
 COX_API int cox_close(struct cox_coordinator *c, int timeout_ms);
 
@@ -215,10 +215,10 @@ COX_API int cox_table_get(struct cox_coordinator *c, const char *name,
  * may see a part of an update: each 4 KiB is from one moment, but two pieces may be
  * from different moments. An assignment does not wait for queued closures. It waits
  * while the replay log is full. If a ps refuses it (because it has no memory, say), it
- * is written on no ps, or the error is COX_EPARTIAL and names the ps that have it;
- * those keep it. After COX_EPSLOST, COX_EFENCED or COX_ECLOSED it is not known whether
- * it is written. COX_ENOENT, of a client that has gone on from a checkpoint: see struct
- * cox_progress.
+ * is written on no ps, or the error is COX_EPARTIAL, and its text names the ps that
+ * have it and keep it. After COX_EPSLOST, COX_EFENCED or COX_ECLOSED it is not known
+ * whether it is written. COX_ENOENT, of a client that has gone on from a checkpoint:
+ * see struct cox_progress.
  */
 COX_API int cox_variable_read(struct cox_coordinator *c, struct cox_variable *variable,
                               void *ret_data, size_t bytes);
@@ -250,7 +250,7 @@ COX_API int cox_variable_add(struct cox_coordinator *c, struct cox_variable *var
  * checkpoint finds the last rate that was set before the checkpoint. It creates the
  * variable with the specification that the first client gave, and may then set another
  * rate. COX_EINVAL: the rule does not take this rate or schedule. FTRL, loss scales and
- * variables without an optimizer never take another rate. Other errors as of
+ * variables without an optimizer never take another rate. Other errors: those of
  * cox_variable_assign.
  */
 COX_API int cox_variable_set_rate(struct cox_coordinator *c,
@@ -275,7 +275,7 @@ struct cox_table_stats {
     uint64_t rows;
     uint64_t bytes;    /* memory of rows, their state and their index */
     uint64_t lookups;  /* rows that pulls asked for */
-    uint64_t hits;     /* rows of those that existed */
+    uint64_t hits;     /* how many of these existed */
     uint64_t admitted; /* rows made */
     uint64_t evicted;  /* rows dropped */
     uint64_t updates;  /* gradient updates; one that touches two ps counts twice */

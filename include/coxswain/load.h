@@ -47,10 +47,11 @@ struct cox_load_options {
      * their names begin with from_prefix instead. NULL: "" */
     const char *to_prefix;
     const char *from_prefix;
+
     uint32_t state;   /* enum cox_load_state */
     uint32_t missing; /* enum cox_load_missing */
-    /* Called now and then on the calling thread: bytes that the ps have loaded, and
-     * all */
+    /* Called now and then on the calling thread: the ps have loaded `bytes` of
+     * `bytes_all` */
     void (*on_progress)(void *arg, uint64_t bytes, uint64_t bytes_all);
     void *arg;
 };
@@ -89,7 +90,7 @@ struct cox_load_info {
  * they read is either the old one or the new one. With a checkpoint directory, a ps
  * that is lost later is loaded again. So pruning does not delete the loaded checkpoint
  * until a newer checkpoint of this run holds what was loaded. A client that goes on
- * from that one (cox_progress) has the loaded values from there.
+ * from that newer checkpoint (cox_progress) finds the loaded values in it.
  *
  * `ret` may be NULL. Nothing has changed after these errors. COX_ENOENT: there is no
  * checkpoint, it lacks a variable, or no variable of this run matches a name in

@@ -40,14 +40,14 @@ COX_API int cox_function_get(struct cox_module *module, const char *name,
 /* ---- resources: what each worker keeps from step to step */
 
 /*
- * Makes a resource on every worker: the worker runs `function` once and keeps what that
- * makes under `name`, for the steps that run there (cox_step_keep and cox_step_resource
- * in coxswain/step.h). Examples: an iterator over the worker's share of the data, a
- * dictionary, a counter. `call` may set only arguments and timeout_ms; NULL: no
- * arguments. Returns at once. A connected worker makes the resource before it runs any
- * closure that is scheduled from now on. A worker that joins, or comes back in a new
- * process (what it kept is lost then), makes all resources in the order of their
- * creation before it runs anything else.
+ * Makes a resource on every worker: the worker runs `function` once, and keeps the
+ * value that the function sets (cox_step_keep) under `name`, for the steps that run
+ * there (cox_step_resource; both are in coxswain/step.h). Examples: an iterator over
+ * the worker's share of the data, a dictionary, a counter. `call` may set only
+ * arguments and timeout_ms; NULL: no arguments. Returns at once. A connected worker
+ * makes the resource before it runs any closure that is scheduled from now on. A worker
+ * that joins, or comes back in a new process (what it kept is lost then), makes all
+ * resources in the order of their creation before it runs anything else.
  *
  * Making the resource may fail on a worker: the function returned an error, ran for
  * longer than its timeout_ms, or crashed its process max_crashes times. Then closures

@@ -290,7 +290,7 @@ static inline int cox_step_variable(struct cox_step *step, const char *name,
     return step->api->variable(step, name, ret);
 }
 
-/* Its type and shape; a table has rank 1: [dim]. */
+/* A variable's type and shape; a table has rank 1: [dim]. */
 static inline int cox_step_shape(struct cox_step *step,
                                  const struct cox_variable *variable,
                                  uint32_t *ret_dtype, uint32_t *ret_rank,
@@ -354,10 +354,10 @@ enum cox_update {
 /*
  * Collects an update of rows. `values` has the values of one row after the other, and
  * is copied. If a row is listed more than once, its values are combined before they are
- * sent: gradients and additions are summed (one step of the optimizer), of minima the
- * least counts, of maxima the greatest, of assignments the last. A gradient of some
- * rows of a dense variable changes only those rows and their optimizer state; it counts
- * as one update of the variable.
+ * sent: gradients and additions are summed (one step of the optimizer); only the least
+ * minimum, the greatest maximum and the last assignment count. A gradient of some rows
+ * of a dense variable changes only those rows and their optimizer state; it counts as
+ * one update of the variable.
  *
  * Updates are applied in the order in which they were collected. Integers wrap around.
  * Minima and maxima ignore NaNs: the minimum of [NaN, 3] onto a row that holds 10 is 3,
@@ -425,7 +425,7 @@ static inline int cox_step_max(struct cox_step *step, struct cox_variable *varia
  * ---- loss scale: a dense variable of one F32 whose optimizer is COX_LOSS_SCALE
  *
  *   cox_step_loss_scale(step, scale, &s);          before the first gradient
- *   ... multiply the loss by s, push the gradients that come of it as they are ...
+ *   ... multiply the loss by s, push the resulting gradients unchanged ...
  *   cox_step_loss_scale_update(step, scale, overflowed);
  */
 

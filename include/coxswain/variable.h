@@ -132,8 +132,8 @@ struct cox_schedule {
 };
 
 /*
- * Before the rule a ps clips a gradient by value, then by norm, then adds weight_decay
- * * w to it. COX_ADAMW has the decay in its rule instead.
+ * Before a ps applies the rule, it clips the gradient by value, then by norm, and then
+ * adds weight_decay * w to it. COX_ADAMW has the decay in its rule instead.
  */
 struct cox_optimizer {
     uint32_t kind; /* enum cox_optimizer_kind */
@@ -193,19 +193,19 @@ struct cox_initializer {
 
 /*
  * What happens to a gradient with a number that is not finite, or that is so large that
- * it would overflow the state of the rule. So large are numbers of 2^64 (1.8e19) and
- * more for Adagrad, RMSProp, Adadelta, Adam, AdamW and FTRL, because their squares are
- * too large, and numbers of 3.4e38 (1 - momentum) and more for momentum and Nesterov.
- * With a clip_value or clip_norm below that, only numbers that are not finite count.
+ * it would overflow the state of the rule. The least such number is 2^64 (1.8e19) for
+ * Adagrad, RMSProp, Adadelta, Adam, AdamW and FTRL, because its square is too large,
+ * and 3.4e38 (1 - momentum) for momentum and Nesterov. With a clip_value or clip_norm
+ * below this limit, only numbers that are not finite matter.
  *
  * Rejected: the step fails with COX_ENONFINITE, the text names variable and row, and
  * nothing of the step is applied. Allowed: the gradient is applied. With every rule a
- * NaN makes the value NaN, and an infinity makes it infinite or NaN. With clip_norm one
- * such number makes all values NaN that are clipped together with it. (clip_value is
- * applied before, and bounds infinities.)
+ * NaN makes the value NaN, and an infinity makes it infinite or NaN. With clip_norm,
+ * one such number makes NaN of all values that are clipped together with it.
+ * (clip_value is applied before, and bounds infinities.)
  *
- * The same choice holds for pulls by steps of a variable with a wire_dtype. A number
- * that is infinite in that type, like those beyond 65504 in F16, fails the pull with
+ * The same choice holds when steps pull a variable with a wire_dtype. A number that is
+ * infinite in that type, like those beyond 65504 in F16, fails the pull with
  * COX_ENONFINITE, or is pulled as infinite. cox_stats counts such numbers in both cases
  * (pulled_infinite).
  */
