@@ -1,5 +1,4 @@
-/* See call.h. Cost of a call: c->lock is taken twice; of a tick: a look at all calls
- * under way. */
+/* See call.h. Cost: a call takes c->lock twice; a tick looks at all calls under way. */
 #include "coordinator/base/call.h"
 
 #include <stdarg.h>

@@ -1,8 +1,8 @@
 /*
- * Waits that may last, and calls of users' threads: which are under way, and what each
- * waits for. Nothing blocks in silence: the loop looks at all of them. When one has
- * lasted for 10 s, it emits COX_EVENT_BLOCKED, and again at longer intervals; then
- * COX_EVENT_UNBLOCKED.
+ * Calls of users' threads, and other waits that may last: a list of those under way,
+ * with the reason why each waits. Nothing blocks in silence, because the loop looks at
+ * all of them. When one has lasted for 10 s, the loop emits COX_EVENT_BLOCKED, and
+ * repeats it at longer intervals; when the wait is over, it emits COX_EVENT_UNBLOCKED.
  */
 #ifndef COXI_COORDINATOR_BASE_CALL_H
 #define COXI_COORDINATOR_BASE_CALL_H
@@ -67,9 +67,9 @@ void coxi_call_why_locked(struct cox_coordinator *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /*
- * COX_EDEADLK if `c` is the coordinator for which this thread is calling a function of
- * the program: `what` would wait for that function, `where`, to return. `calls_for` is
- * NULL in other threads.
+ * COX_EDEADLK if `calls_for` is `c`, otherwise 0. `calls_for` is the coordinator for
+ * which this thread is calling a function of the program (`where` in the error text);
+ * NULL: it is calling none. `what` would wait for that function to return.
  */
 int coxi_call_check(const struct cox_coordinator *c,
                     const struct cox_coordinator *calls_for, const char *what,

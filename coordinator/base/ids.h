@@ -1,5 +1,5 @@
-/* The ids of closures and of the client's own operations, which rise in the order in
- * which these come; places in that order; and steps, which learning rates follow. */
+/* The ids of closures and of the client's own operations, given out in rising order;
+ * positions in that order; and the steps by which learning rates change. */
 #ifndef COXI_COORDINATOR_BASE_IDS_H
 #define COXI_COORDINATOR_BASE_IDS_H
 
@@ -43,9 +43,9 @@ struct coxi_ids {
     atomic_uint_least64_t first_closure;
     /*
      * The step of first_closure; not 0 if a checkpoint was loaded (load.c), because
-     * then the first closure after the loading counts as the first. For ids below
-     * `steps_loaded`, the operation that loaded it, a step is the id minus
-     * `steps_from`.
+     * then the first closure after the loading counts as the first. `steps_loaded` is
+     * the id of the operation that loaded the checkpoint; for ids below it, a step is
+     * the id minus `steps_from`.
      */
     atomic_uint_least64_t steps_before;
     atomic_uint_least64_t steps_loaded;

@@ -28,9 +28,9 @@ struct coxi_life {
     bool closing;
     bool shutdown; /* the loop must close every connection */
 
-    int error; /* the first error since one was last reported */
+    int error; /* the first error since the last report of an error */
     char error_text[COXI_TEXT_MAX];
-    struct coxi_untold untold; /* since then */
+    struct coxi_untold untold; /* since that report */
     /* a thread is reporting `error`: closures are cancelled, and none are accepted */
     bool reporting;
     /* an error has cancelled closures, and nothing was scheduled since */
@@ -50,9 +50,9 @@ struct coxi_life {
     pthread_cond_t changed;
 
     size_t n_calls; /* calls of users' threads under way */
-    uint64_t
-        n_waking; /* calls that had to wake the loop; closures' n_woken: have done so */
-    struct coxi_call *calls; /* these and other waits, if they may last */
+    /* calls that have to wake the loop; n_woken (closure.h) counts those that have */
+    uint64_t n_waking;
+    struct coxi_call *calls; /* list of calls and other waits that may last */
 };
 
 /* How far the loop is with the end of the run (loop). */

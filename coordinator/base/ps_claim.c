@@ -28,8 +28,8 @@ enum {
 
 /* ---- its connection */
 
-/* The address at which ps `ps` is, or at which it is expected back; for free(). NULL:
- * no memory. */
+/* Copies the address at which ps `ps` is, or at which it is expected back; release the
+ * copy with free(). NULL: no memory. */
 static char *address_of(struct cox_coordinator *c, uint32_t ps)
 {
     coxi_lock(&c->ps.lock); /* cox_ps_address may change it */

@@ -16,9 +16,9 @@ void coxi_ps_lost(struct cox_coordinator *c, uint32_t ps, const char *text);
 /*
  * Claims a ps that was reached. If another run has it, and that run's client has not
  * been heard of since we came, the client may have vanished with its host. Then asks
- * again until `end_ms`, because the ps notices that after its --peer-timeout-ms.
- * COX_EBUSY: the other client is alive, or the time was too short; COX_EFENCED; the
- * error that has ended the run or the ps meanwhile.
+ * again until `end_ms`, because a ps notices a vanished client only after its
+ * --peer-timeout-ms. COX_EBUSY: the other client is alive, or the time was too short;
+ * COX_EFENCED; the error that has ended the run or the ps meanwhile.
  */
 int coxi_ps_claim(struct cox_coordinator *c, struct coxi_psc *psc, uint64_t end_ms);
 

@@ -126,8 +126,8 @@ bool coxi_ps_replaying(const struct cox_coordinator *c);
  * no recovery is under way. */
 uint64_t coxi_ps_reached(const struct cox_coordinator *c);
 
-/* True if one of those ps has come back since `epoch`: then its earlier answers do not
- * count. None has if `epoch` is still the set's. */
+/* True if one of the `touched` ps has come back since `epoch`: then its earlier answers
+ * do not count. If the set's epoch is still `epoch`, none has. */
 bool coxi_ps_is_stale(const struct cox_coordinator *c, uint64_t epoch,
                       const uint32_t *touched, size_t n_touched);
 

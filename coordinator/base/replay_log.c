@@ -27,7 +27,7 @@ struct coxi_replay_log {
     atomic_uint_least64_t bytes;
     /* part of `bytes`: operations that are not done */
     atomic_uint_least64_t bytes_undone;
-    atomic_uint_least64_t bytes_held;  /* part of those: operations that are held */
+    atomic_uint_least64_t bytes_held;  /* part of bytes_undone: held operations */
     atomic_uint_least64_t first_id;    /* of the first entry; 0: there is none */
     atomic_uint_least64_t oldest_call; /* the lowest id of a call; 0: there is none */
 };
@@ -337,7 +337,8 @@ static int narrow(struct coxi_replay_log *log, size_t at,
     return r;
 }
 
-/* The index of that entry of an update; log->n: there is none. */
+/* The index of the entry of update `id` whose rows begin at `begin`; log->n: there is
+ * none. */
 static size_t find_update(const struct coxi_replay_log *log, struct coxi_closure_id id,
                           uint64_t begin) COXI_REQUIRES(log->lock)
 {
@@ -364,9 +365,10 @@ static bool has_other_rows(const struct coxi_replay_log *log, size_t at)
 }
 
 /*
- * Notes that no ps has the rows of that entry. Other entries of the same update may
- * have rows that some ps has. Then the entry becomes an empty update: a bar would be
- * for the whole update, and a restored ps could not get those other rows back.
+ * Notes that no ps has the rows of entry `at`. If no other entry of the same update has
+ * rows, the update is barred: it must never apply. Otherwise the entry becomes an empty
+ * update. A bar would hold for the whole update, and a restored ps could not get the
+ * rows of the other entries back.
  */
 static void be_nowhere(struct coxi_replay_log *log, size_t at) COXI_REQUIRES(log->lock)
 {

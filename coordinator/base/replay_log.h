@@ -116,15 +116,15 @@ int coxi_replay_log_operation(struct coxi_replay_log *log,
 void coxi_replay_log_set(struct coxi_replay_log *log, struct coxi_closure_id id,
                          enum coxi_replay_state state);
 
-/* Makes HELD the entry of that update whose rows begin at `begin`. Other entries of the
- * update stay as they are: a replay gives back those of its rows that a ps had. */
+/* Sets the entry of update `id` whose rows begin at `begin` to HELD. Other entries of
+ * the update stay as they are: a replay still gives a ps the rows in those. */
 void coxi_replay_log_hold(struct coxi_replay_log *log, struct coxi_closure_id id,
                           uint64_t begin);
 
 /*
- * Makes done the entry of that update whose rows begin at `begin`, with these of its
- * rows and no others. If no entry has rows any more, the update must never apply.
- * COX_ENOMEM: nothing was changed.
+ * Marks as done the entry of update `id` whose rows begin at `begin`, and reduces it to
+ * the rows in `ranges`. If no entry of the update has rows any more, the update must
+ * never apply. COX_ENOMEM: nothing was changed.
  */
 int coxi_replay_log_narrow(struct coxi_replay_log *log, struct coxi_closure_id id,
                            uint64_t begin, const struct coxi_range *ranges, size_t n);

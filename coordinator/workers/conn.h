@@ -40,10 +40,10 @@ void coxi_conn_adopt(struct coxi_conn *conn, const struct coxi_conn_events *even
 /* Answers the greeting of a peer that has dialled us. Loop. */
 void coxi_conn_greet(struct coxi_conn *conn, enum coxi_channel channel);
 
-/* Its link; valid once on_open was called. */
 /* The client's guard of connections to workers. */
 struct coxi_guard coxi_conn_guard(const struct cox_coordinator *c);
 
+/* The connection's link; valid once on_open was called. */
 struct coxi_link *coxi_conn_link(struct coxi_conn *conn);
 
 /* Closes it; on_close comes later. Loop. Takes NULL. */

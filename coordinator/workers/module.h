@@ -6,7 +6,7 @@
 #include "common/module.h"
 #include "coordinator/coordinator.h"
 
-/* An average of that many samples counts. */
+/* From this many samples on, the average run time of a function is reliable. */
 enum { COXI_SAMPLES = 20 };
 
 struct cox_function {
@@ -15,7 +15,7 @@ struct cox_function {
     const char *name;
 
     /* ---- the loop's own: how long its calls run (attempts.c) */
-    uint32_t n_samples; /* COXI_SAMPLES: or more */
+    uint32_t n_samples; /* at most COXI_SAMPLES, which means "or more" */
     double average_us;
 };
 

@@ -157,7 +157,8 @@ static void send_module(struct coxi_worker *worker, uint32_t id, struct coxi_lin
     coxi_unlock(&c->lock);
     struct coxi_message message = {.kind = COXI_MODULE};
     message.module = (struct coxi_module){id, module->name, module->digest};
-    /* Lent, because a module lives as long as the coordinator. */
+    /* The message borrows the bytes, because a module lives as long as the
+     * coordinator. */
     struct iovec segment = {module->bytes, module->len};
     struct coxi_payload payload = {.segments = &segment, .n_segments = 1};
     (void)coxi_message_send(link, &message, with_bytes ? &payload : NULL, false);

@@ -129,8 +129,8 @@ bool coxi_worker_takes_work(const struct coxi_worker *worker);
  * will be READY then. */
 bool coxi_worker_will_be_ready(const struct coxi_worker *worker);
 
-/* Sends it a message over its control connection. Gives that connection up, so that the
- * worker is lost. */
+/* coxi_worker_send sends the worker a message over its control connection.
+ * coxi_worker_give_up closes that connection, so that the worker is lost. */
 int coxi_worker_send(struct coxi_worker *worker, const struct coxi_message *message,
                      const struct coxi_payload *payload);
 void coxi_worker_give_up(struct coxi_worker *worker, int code, const char *text);
