@@ -1,5 +1,5 @@
-/* See admission.h. Counters are shared by keys, so all are atomic; a lost race between
- * two keys leaves the higher count, which is right for both. */
+/* See admission.h. Keys share counters, so all counters are atomic. If two keys race
+ * for a counter, the higher count stays, which is right for both keys. */
 #include "ps/admission.h"
 
 #include <stdatomic.h>
@@ -68,7 +68,7 @@ static void raise_to(_Atomic(uint16_t) *counter, uint16_t count)
     }
 }
 
-/* Counts a key once more; returns its count. */
+/* Adds one to the key's count; returns the new count. */
 static uint32_t count_key(struct coxi_admission *admission, uint64_t key)
 {
     _Atomic(uint16_t) *counters[CHOICES];

@@ -1,14 +1,14 @@
 /*
- * Which keys of a table get rows (coxswain.h, struct cox_lifecycle): keys that have
- * come often enough, or that are drawn by chance.
+ * Decides which keys of a table get rows (coxswain.h, struct cox_lifecycle): keys that
+ * have come often enough, or that are drawn by chance.
  *
- * How often keys have come is counted in a sketch: eight MiB of counters, four of
- * which, chosen by hashing, belong to a key and to many others; the lowest of the four
- * is its count (Cormode, Muthukrishnan: An improved data stream summary, 2005; with the
- * update of Estan, Varghese, 2002, which raises no counter further than it must). So a
- * count is never less than the truth. The more keys there are without rows, the more of
- * them get rows early: with a count of 2, one in thirty of a million such keys, a third
- * of three million.
+ * A sketch counts how often each key has come. It has eight MiB of counters. Hashing
+ * assigns four of them to each key, and other keys share them; the lowest of the four
+ * is the key's count (Cormode, Muthukrishnan: An improved data stream summary, 2005;
+ * with the update of Estan, Varghese, 2002, which raises no counter further than it
+ * must). So a count is never too low. The more keys without rows have come, the more of
+ * them get rows too early: with admit_count 2, about one in thirty if a million such
+ * keys have come, and a third if three million have.
  */
 #ifndef COXI_PS_ADMISSION_H
 #define COXI_PS_ADMISSION_H
@@ -29,7 +29,7 @@ int coxi_admission_new(const struct coxi_lifecycle *lifecycle,
                        struct coxi_admission **ret);
 void coxi_admission_free(struct coxi_admission *admission); /* takes NULL */
 
-/* The memory that it takes; 0 for NULL. */
+/* The bytes of memory that `admission` takes; 0 for NULL. */
 size_t coxi_admission_bytes(const struct coxi_admission *admission);
 
 /*

@@ -1,10 +1,11 @@
 /*
  * See applied.h. One lock, held for a few instructions. Commits that are being applied
- * are in a short list (as many as there are threads): they get their marks only when
- * they were applied.
+ * are in a short list, at most one for each thread. A closure gets its new mark only
+ * after its commit was applied.
  *
- * Similar closures have equal marks, so the mark of the closure before is looked at
- * first. Uses of that one are counted here.
+ * Similar closures have equal marks, so a commit first tries the most recent mark
+ * (`recent`). This file counts the uses of that mark; ps/marks.c counts the uses of all
+ * others.
  *
  * Cost: begin and end O(ps touched by all segments of the closure); advance O(ids
  * passed); a list O(ids and segments above the watermark); memory: 8 bytes for each id
@@ -27,7 +28,7 @@ enum { OPEN_MAX = 1024, RING_FIRST = 1024, MARKS_BYTES_MAX = 1 << 30 };
 
 struct open_commit {
     uint64_t closure;
-    uint32_t mark; /* the closure's mark once this is applied */
+    uint32_t mark; /* the closure's mark after this commit was applied */
 };
 
 /* A closure above the watermark. */
@@ -36,12 +37,13 @@ struct entry {
     uint32_t fence; /* attempts up to this one are refused */
 };
 
-/* The last mark that was made of a first segment, and likely the next closure's, too.
- * The set holds a use of it, and counts the other uses here. */
+/* The last mark that was made from a closure's first segment. The next closure likely
+ * has the same mark. The set holds one use of the mark in `marks`, and counts the other
+ * uses here. */
 struct recent {
     uint32_t mark;
     struct coxi_segment segment; /* the only one of the mark */
-    int64_t n_uses;              /* begun since, less those that ended */
+    int64_t n_uses;              /* uses begun since then, minus uses that ended */
 };
 
 struct coxi_applied {
@@ -131,7 +133,7 @@ static size_t find_open(const struct coxi_applied *applied, uint64_t closure)
     return i;
 }
 
-/* The entry of a closure that has one, or NULL. */
+/* The closure's entry; NULL if it has none. */
 static const struct entry *known(struct coxi_applied *applied, uint64_t closure)
     COXI_REQUIRES(applied->lock)
 {
@@ -187,7 +189,8 @@ static void set_recent(struct coxi_applied *applied, uint32_t mark)
     (void)coxi_marks_next(applied->marks, mark, &at, &recent->segment);
 }
 
-/* A use of the mark that has the segments of `mark` and `segment`. COX_ENOMEM. */
+/* Finds or makes the mark that has the segments of `mark` and also `segment`, and
+ * counts a use of it. COX_ENOMEM. */
 static int use_mark(struct coxi_applied *applied, uint32_t mark,
                     const struct coxi_segment *segment, uint32_t *ret)
     COXI_REQUIRES(applied->lock)
@@ -218,7 +221,8 @@ static void drop_mark(struct coxi_applied *applied, uint32_t mark)
 
 /* ---- commits */
 
-/* COX_EEXIST; COX_EDIVERGED if attempts of the closure differ. */
+/* Compares a commit with the segment that was applied before: COX_EEXIST, or
+ * COX_EDIVERGED if they differ. */
 static int compare(const struct coxi_commit *commit, const struct coxi_segment *there)
 {
     bool alike = there->last == commit->last && there->n_touched == commit->n_touched;
@@ -233,7 +237,8 @@ static int compare(const struct coxi_commit *commit, const struct coxi_segment *
                               commit->attempt, (unsigned long long)commit->closure);
 }
 
-/* 0: free to apply; COX_EAGAIN: being applied right now; else as coxi_applied_begin. */
+/* 0: the commit may be applied. COX_EAGAIN: wait until an open commit has ended, and
+ * look again. Otherwise: an error of coxi_applied_begin. */
 static int look(struct coxi_applied *applied, const struct coxi_commit *commit)
     COXI_REQUIRES(applied->lock)
 {
@@ -272,7 +277,7 @@ int coxi_applied_begin(struct coxi_applied *applied, const struct coxi_commit *c
         return r;
     }
     coxi_lock(&applied->lock);
-    /* An open commit is being applied right now: it ends without waiting for
+    /* Another commit is being applied right now, and ends without waiting for
      * anything. */
     while ((r = look(applied, commit)) == COX_EAGAIN) {
         coxi_wait_for_end(&applied->ended, &applied->lock);
@@ -358,7 +363,7 @@ int coxi_applied_void(struct coxi_applied *applied, uint64_t closure, uint32_t a
         return r;
     }
     coxi_lock(&applied->lock);
-    /* The same here. */
+    /* As in coxi_applied_begin, the open commit ends without waiting for anything. */
     while (find_open(applied, closure) < applied->n_open) {
         coxi_wait_for_end(&applied->ended, &applied->lock);
     }
@@ -384,7 +389,7 @@ int coxi_applied_void(struct coxi_applied *applied, uint64_t closure, uint32_t a
 struct listing {
     struct coxi_buffer intervals; /* struct coxi_interval */
     struct coxi_buffer touched;
-    /* By segment: its last interval. */
+    /* The last interval of each segment, indexed by segment number. */
     struct coxi_maybe latest[COXI_SEGMENTS_MAX];
 };
 

@@ -35,7 +35,7 @@ int coxi_bits_put(struct coxi_bits *bits, uint32_t row)
     return (atomic_fetch_or_explicit(at, bit, memory_order_relaxed) & bit) != 0 ? 1 : 0;
 }
 
-/* The word of a row, or NULL: there is no memory for it. */
+/* The word that holds the row's bit; NULL if its segment has no memory yet. */
 static _Atomic(uint64_t) *word_of(const struct coxi_bits *bits, uint32_t row)
 {
     struct coxi_stretch_place place =

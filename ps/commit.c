@@ -1,9 +1,9 @@
 /*
- * Commits. Everything of a commit that can fail is done before any of its updates is
- * applied, so a commit counts as a whole.
+ * Commits. All work that can fail is done before the first update is applied, so a
+ * commit is applied either as a whole or not at all.
  *
- * A rate is changed by a commit of its own, beside which nothing else runs, because
- * updates read the rate without a lock.
+ * A commit that changes a rate changes nothing else, and nothing else runs beside it,
+ * because updates read the rate without a lock.
  *
  * Threads: any, many at once: rows and blocks have locks of their own. Holds the
  * registry and the moment (read); to change a rate, the registry written. Cost: no
@@ -25,10 +25,10 @@ struct ready_update {
     struct coxi_place place;
     enum coxi_op op;
     uint32_t dtype; /* of its values */
-    /* offset in scratch of its values in F32; 0: they are where they came */
+    /* offset in scratch of the values converted to F32; 0: they are not converted */
     size_t widened_at;
     const void *values;
-    bool resolved;  /* of a table: its rows are known ... */
+    bool resolved;  /* a table's update: its rows are known ... */
     size_t rows_at; /* ... and listed at this offset in scratch */
     uint64_t draw;
     uint64_t step;
@@ -72,7 +72,8 @@ static int take_values(struct ready_update *update, const uint8_t **at, size_t *
     return 0;
 }
 
-/* The number from which a table draws for an update. */
+/* The number from which a table decides, for this update, which keys it admits by
+ * chance. */
 static uint64_t draw_of(const struct coxi_commit *commit, uint32_t variable)
 {
     uint64_t draw = coxi_hash_key(commit->session.run ^ variable);
@@ -80,7 +81,7 @@ static uint64_t draw_of(const struct coxi_commit *commit, uint32_t variable)
     return coxi_hash_key(draw ^ commit->segment);
 }
 
-/* The update as a change of its table; valid until scratch moves. */
+/* Describes the update as a change of its table; valid until scratch moves. */
 static struct coxi_table_change change_of(const struct ready_update *update,
                                           const struct coxi_buffer *scratch)
 {
@@ -164,7 +165,7 @@ static void apply(const struct ready_update *update, const struct coxi_buffer *s
     }
 }
 
-/* Drops an update that was prepared. */
+/* Releases what a prepared update holds, because the update will not be applied. */
 static void release(const struct ready_update *update,
                     const struct coxi_buffer *scratch)
 {

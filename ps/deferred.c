@@ -1,5 +1,6 @@
-/* See deferred.h. A request is a copy of its frame's metadata, which is decoded when it
- * is the request's turn. Threads: one of its own; others add. */
+/* See deferred.h. A queued request is a copy of its frame's metadata, which is decoded
+ * only when the request runs. Threads: one that runs the requests; any other thread may
+ * add one. */
 #include "ps/deferred.h"
 
 #include <stdlib.h>
@@ -9,8 +10,9 @@
 #include "common/sync.h"
 
 enum {
-    IN_LINE_MAX = 4096,        /* a chain has fewer files */
-    IN_LINE_BYTES = 256 << 20, /* of all requests; one has up to 16 MiB */
+    IN_LINE_MAX = 4096, /* a chain has fewer files */
+    /* of all queued requests; a single one has up to 16 MiB */
+    IN_LINE_BYTES = 256 << 20,
 };
 
 struct request {
@@ -54,7 +56,7 @@ static struct request *take_first(struct coxi_deferred *deferred)
     return request;
 }
 
-/* Outside the lock. */
+/* Runs a request, without holding the lock. */
 static void do_request(const struct coxi_deferred *deferred,
                        const struct request *request)
 {

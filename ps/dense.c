@@ -3,8 +3,8 @@
  * a few locks, chosen by its number.
  *
  * A rule for whole rows (row-wise Adagrad) goes over a row's blocks twice, and changes
- * its accumulator in between. Meanwhile the lock `rows` keeps off the gradients of
- * others; anything else that changes values takes turns with it block by block.
+ * its accumulator in between. Meanwhile the lock `rows` keeps other gradients out. Any
+ * other operation that changes values may come between two of its blocks.
  */
 #include "ps/dense_internal.h"
 
@@ -74,7 +74,7 @@ static void release(struct coxi_dense *dense)
     free(dense);
 }
 
-/* Counts its memory among all that the ps holds. */
+/* Counts the shard's memory as part of the memory that the ps holds. */
 static int take_memory(struct coxi_dense *dense, struct coxi_memory *memory)
 {
     char whom[COXI_WIRE_NAME_MAX + 16];
@@ -136,7 +136,7 @@ bool coxi_dense_takes(const struct coxi_variable *variable, enum coxi_op op)
                                   : coxi_elements_take(variable->dtype, op);
 }
 
-/* The bytes of [at, end) that lie in the same part as `at`. */
+/* How many bytes of [at, end) lie in the same part as `at`. */
 static size_t part_of(size_t at, size_t end)
 {
     size_t part_end = (at / COXI_DENSE_PART + 1) * COXI_DENSE_PART;
@@ -258,8 +258,8 @@ static void lock_to_change(struct coxi_dense *dense, size_t at)
 
 /* ---- gradients */
 
-/* Values one after the other, in F32 or narrow, multiplied by a loss scale (0: by
- * none). */
+/* A gradient: consecutive values, in F32 or a narrow type, multiplied by a loss scale
+ * (0: by none). */
 struct gradient {
     const uint8_t *values;
     uint32_t dtype;
@@ -421,7 +421,8 @@ void coxi_dense_update_scaled(struct coxi_dense *dense,
             from = combine_span(dense, span_of(dense, rows, i), op, from);
         }
     }
-    /* Not earlier: a reader that sees this version must find all of the update. */
+    /* Raise the version only after the update, because a reader that sees this version
+     * must find the whole update. */
     atomic_fetch_add_explicit(&dense->version, 1, memory_order_release);
 }
 

@@ -55,23 +55,23 @@ size_t coxi_dense_whole(const struct coxi_dense *dense,
 
 /*
  * Applies values to rows, all of which the shard holds. Cannot fail. A gradient is one
- * step of the variable on this ps, even if it has no row here; its values may be narrow
- * (of type `dtype`). It changes these rows and their state alone, with the learning
- * rate of schedule step `step`.
+ * step of the variable on this ps, even if the gradient has no row here; its values may
+ * be narrow (of type `dtype`). It changes only these rows and their state, with the
+ * learning rate of schedule step `step`.
  */
 void coxi_dense_update(struct coxi_dense *dense, const struct coxi_dense_rows *rows,
                        enum coxi_op op, uint64_t step, uint32_t dtype,
                        const void *values);
 
-/* The same; gradients are multiplied by `loss_scale` (0: by nothing), which the update
- * takes out. */
+/* Like coxi_dense_update, for gradients that were multiplied by `loss_scale` (0: by
+ * nothing): the update divides them by it. */
 void coxi_dense_update_scaled(struct coxi_dense *dense,
                               const struct coxi_dense_rows *rows, enum coxi_op op,
                               uint64_t step, uint32_t dtype, const void *values,
                               float loss_scale);
 
-/* Rises with every update, from 2 on. Values that are read after this call are at least
- * as new as the version that it returned. */
+/* The version: it begins at 2 and rises with every update. Values that are read after
+ * this call are at least as new as the version that it returned. */
 uint64_t coxi_dense_version(const struct coxi_dense *dense);
 
 /*
@@ -87,7 +87,7 @@ void coxi_dense_load(struct coxi_dense *dense, uint64_t begin, uint64_t count,
 uint64_t coxi_dense_step(const struct coxi_dense *dense);
 size_t coxi_dense_bytes(const struct coxi_dense *dense);
 
-/* Something of the shard besides its values has changed: it counts as changed. */
+/* Marks the shard as changed, because something other than its values has changed. */
 void coxi_dense_touch(struct coxi_dense *dense);
 
 /* ---- tracking, like coxi_table_track_cut, but for the shard as a whole */
@@ -108,8 +108,8 @@ void coxi_dense_cut_free(struct coxi_dense_cut *cut); /* takes NULL */
 void coxi_dense_cut_begin(struct coxi_dense_cut *cut);
 void coxi_dense_cut_end(struct coxi_dense_cut *cut);
 
-/* The number of gradient updates at that moment; bytes that updates have copied for the
- * cut so far. */
+/* coxi_dense_cut_step: the number of gradient updates at the moment of the cut.
+ * coxi_dense_cut_saved: the bytes that updates have copied for the cut so far. */
 uint64_t coxi_dense_cut_step(const struct coxi_dense_cut *cut);
 uint64_t coxi_dense_cut_saved(const struct coxi_dense_cut *cut);
 

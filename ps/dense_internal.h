@@ -10,7 +10,7 @@
 
 enum {
     COXI_DENSE_STRIPES = 64,
-    /* bytes of the data under one lock: with fewer blocks there are too many calls */
+    /* bytes of data under one lock; smaller parts would cost too many calls */
     COXI_DENSE_PART = 4 * COXI_DENSE_BLOCK,
 };
 _Static_assert(COXI_METRIC_MAX * sizeof(double) <= COXI_DENSE_PART,
@@ -49,10 +49,10 @@ static inline struct coxi_mutex *coxi_dense_lock(struct coxi_dense *dense, size_
 }
 
 /*
- * Both copy for the cut what is about to change; call them only while the cut is being
- * read. Call coxi_dense_cut_save before the data or slots change in the part that has
- * byte `at`, with that part locked. Call coxi_dense_cut_save_row before the state of a
- * row changes, with `rows` locked.
+ * Both functions copy, for the cut, the bytes that are about to change; call them only
+ * while the cut is being read. Call coxi_dense_cut_save before the data or slots change
+ * in the part that has byte `at`, with that part locked. Call coxi_dense_cut_save_row
+ * before the state of a row changes, with `rows` locked.
  */
 void coxi_dense_cut_save(struct coxi_dense_cut *cut, size_t at);
 void coxi_dense_cut_save_row(struct coxi_dense_cut *cut, size_t row);

@@ -1,7 +1,7 @@
 /*
- * Evicts rows (coxswain.h, struct cox_lifecycle). After each update the thread does a
- * little of that work, in proportion to the update. If another thread is doing it, the
- * thread skips it.
+ * Evicts rows (coxswain.h, struct cox_lifecycle). After each update the updating thread
+ * evicts a few rows, in proportion to the update. It skips this if another thread is
+ * evicting.
  *
  *   by age and count   a hand goes round all lines and drops the rows that are due. It
  *                      has been everywhere when about three times as many rows were
@@ -49,8 +49,9 @@ static int ask_for_life(void *arg, uint64_t key, uint32_t row)
     return 0;
 }
 
-/* Locks `bucket`, the hand's, and prefetches the lives of its next rows, in up to `n`
- * lines (1 to RUN). Returns how many lines. hand_end moves past them and unlocks. */
+/* Locks `bucket`, to which the hand points, and prefetches the lives of the rows in its
+ * next lines, up to `n` (1 to RUN). Returns the number of lines. hand_end moves the
+ * hand past these lines and unlocks the bucket. */
 static uint32_t hand_begin(struct coxi_table *table, struct coxi_bucket *bucket,
                            const struct coxi_hand *hand, uint32_t n)
     COXI_ACQUIRES(bucket->lock)
@@ -124,8 +125,8 @@ static int note_due(void *arg, uint64_t key, uint32_t row)
     return due->n == DUE_MAX ? 1 : 0;
 }
 
-/* Drops the rows that are due in the next lines, at most `most` lines; returns how
- * many. *lines grows by the lines looked at. */
+/* Drops the rows that are due in the next lines, at most `most` lines. Returns the
+ * number of rows dropped, and adds the lines looked at to *lines. */
 static size_t sweep_some(struct coxi_table *table, uint32_t most, size_t *lines)
 {
     struct coxi_hand *hand = &table->sweep;
@@ -199,8 +200,8 @@ static void sample_rows(struct coxi_table *table, struct oldest *oldest)
     }
 }
 
-/* True if a row was dropped; false if all are pinned, or the oldest was touched
- * meanwhile. */
+/* Drops the oldest row of a sample. False: all rows of the sample are pinned, or the
+ * oldest was touched meanwhile. */
 static bool drop_oldest(struct coxi_table *table)
 {
     struct oldest oldest = {.table = table};

@@ -1,12 +1,13 @@
 /*
  * See index.h. A bucket has n lines, 2^k <= n < 2^(k + 1). A hash has a place under the
- * index's secret seed, so nobody can choose keys that all fall into one line. It belongs
- * to the line of the place's lower k + 1 bits, or of its lower k bits if that line does
- * not exist yet. When there are too many keys for the lines, the next line is added: it
- * takes its keys from the one line that had them so far. Lines are never removed.
+ * index's secret seed, so nobody can choose keys that all fall into one line. The lower
+ * k + 1 bits of the place are the key's line number; if that line does not exist yet,
+ * the lower k bits are. When there are too many keys for the lines, the next line is
+ * added: it takes its keys from the one line that has held them so far. Lines are never
+ * removed.
  *
- * A chain is a line and its overflow. All its lines except the last are full, and no
- * line of the overflow is empty. A row number leaves an entry before its key does.
+ * A chain is a line and its overflow lines. All its lines except the last are full, and
+ * no overflow line is empty. Clearing an entry clears its row number before its key.
  *
  * Threads: all under the bucket's lock; entries are atomic for threads that peek. Cost:
  * 64 bytes for LINE_SHARE / 4 keys, and about an eighth of that in overflow; a find
@@ -73,7 +74,7 @@ static void clear(struct coxi_line *line)
     }
 }
 
-/* Entries in use: they are the first ones. */
+/* The number of entries in use, which are always the first ones. */
 static uint32_t count_of(const struct coxi_line *line)
 {
     uint32_t n = 0;
@@ -88,7 +89,7 @@ static struct coxi_line *overflow_at(const struct coxi_index *index, uint32_t nu
     return (struct coxi_line *)(void *)coxi_stretch_at(&index->overflow, number);
 }
 
-/* Makes sure that the bucket has a free line. */
+/* Makes sure that the bucket has a free overflow line. */
 static int provide(struct coxi_index *index, struct coxi_index_bucket *bucket)
 {
     if (bucket->free_line != 0) {

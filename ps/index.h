@@ -137,8 +137,8 @@ coxi_index_begin(const struct coxi_index *index, const struct coxi_index_bucket 
     return line;
 }
 
-/* The row of a key in *line, as far as can be told without the lock. 0: not there;
- * *line is the next line then, or NULL. */
+/* Looks for a key in *line without the lock, and returns its row. 0: the key is not
+ * there; then *line becomes the next line of the chain, or NULL. */
 static inline uint32_t coxi_index_peek(const struct coxi_index *index,
                                        const struct coxi_line **line, uint64_t key)
 {

@@ -3,8 +3,8 @@
  * a client sends them. Others may pull and commit meanwhile: they see a row of a table,
  * or a block of a dense variable, either as it was or as it is loaded.
  *
- * A piece may come twice, and late. Until its closure's last piece has come, it is
- * loaded again; after that the applied set refuses it.
+ * A piece may come twice, or late. A repeated piece is loaded again until the closure's
+ * last piece has come; after that the applied set refuses it.
  *
  * Threads: any. Holds the registry and the moment (read), as a commit does. Cost: one
  * copy.
@@ -15,7 +15,7 @@
 
 enum { ROWS_MAX = 4096 }; /* rows of a table in a piece */
 
-/* The rest of a payload, which was not looked at yet. */
+/* The part of a payload that was not read yet. */
 struct payload {
     const uint8_t *at;
     size_t len;
@@ -148,7 +148,7 @@ int coxi_store_load(struct coxi_store *store, const struct coxi_load *load,
         r = coxi_applied_begin(store->applied, &commit);
         if (r == 0) {
             r = load->last ? 0 : load_piece(store, load, payload, len);
-            /* Until the last piece the applied set records nothing of the closure. */
+            /* The applied set records the closure only with its last piece. */
             coxi_applied_end(store->applied, load->closure, !load->last || r != 0);
         }
         r = r == COX_EEXIST ? 0 : r;

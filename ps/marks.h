@@ -1,8 +1,8 @@
 /*
- * Marks: a mark says what is applied of a closure, which is its segments on this ps,
- * each with whether it was the last and which ps it touched. Equal marks are kept once,
- * because similar steps touch the same ps. So a closure costs the applied set one
- * number.
+ * Marks: a mark says which segments of a closure are applied on this ps, and for each
+ * segment whether it was the last one and which ps it touched. Similar steps touch the
+ * same ps, so many closures have equal marks. Equal marks are stored once, and a
+ * closure costs the applied set only the mark's number.
  *
  * Not thread-safe: under the applied set's lock.
  */
@@ -17,7 +17,7 @@ enum { COXI_MARK_NONE = 0 };
 
 struct coxi_marks;
 
-/* A segment of a mark, or to be added to one. */
+/* A segment that is in a mark, or will be added to one. */
 struct coxi_segment {
     uint32_t segment;
     bool last;

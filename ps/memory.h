@@ -16,11 +16,9 @@ struct coxi_memory {
 
 void coxi_memory_init(struct coxi_memory *memory);
 
-/*
- * Counts more bytes. COX_ENOMEM: this host does not have that many bytes (although
- * malloc may promise them), or they would pass the bound. Then nothing is counted, and
- * the text names `whom` ("table 'name'"), the bytes and the bound.
- */
+/* Counts more bytes. COX_ENOMEM: this host does not have that many bytes (although
+ * malloc may promise them), or the sum would exceed the bound. Then nothing is counted,
+ * and the text names `whom` ("table 'name'"), the bytes and the bound. */
 int coxi_memory_take(struct coxi_memory *memory, uint64_t bytes, const char *whom);
 void coxi_memory_give(struct coxi_memory *memory, uint64_t bytes);
 

@@ -23,7 +23,8 @@ static bool is_adam(const struct coxi_optimizer *o)
     return o->kind == COXI_OPTIMIZER_ADAM || o->kind == COXI_OPTIMIZER_ADAMW;
 }
 
-/* 1 - exp(x) for x <= 0, computed only while it differs from 1. */
+/* 1 - exp(x) for x <= 0. Below -20 the result is 1 in a float, and needs no
+ * computation. */
 static float correction(double x)
 {
     return x < -20 ? 1 : (float)-expm1(x);
@@ -112,8 +113,8 @@ static void adjust(const struct coxi_optimizer_step *step, const float *restrict
     }
 }
 
-/* In double, which holds the square of any float. Four sums, so that additions
- * overlap. */
+/* Sums in double, because a double holds the square of any float. Keeps four sums, so
+ * that the additions overlap. */
 static double squares(const float *g, size_t n, float unscale, float most)
 {
     double sums[4] = {0};

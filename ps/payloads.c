@@ -29,7 +29,8 @@ void coxi_payloads_lend_token(struct coxi_store *store, const struct coxi_peer *
     }
 }
 
-/* COX_EPROTO if the message has no payload, or why the store would not serve it. */
+/* COX_EPROTO if a message of this kind has no payload; otherwise the error with which
+ * the store would refuse it, or 0. */
 static int check(const struct coxi_payloads *payloads, const struct coxi_peer *peer,
                  const struct coxi_message *m)
 {

@@ -1,11 +1,12 @@
 /*
- * Memory for long payloads (those that a link does not receive in its buffer). A payload
+ * Memory for long payloads, which do not fit into a link's receive buffer. A payload
  * takes memory only if its message names the session that has the store, so a stranger
  * takes none; and all connections together have a budget. Any other payload is received
  * and dropped, and the message is answered without it.
  *
- * A link keeps its memory for the next payload, so a connection counts for its longest
- * one until it is closed. Any thread; a peer on its connection's.
+ * A link keeps its memory for the next payload, so a connection counts with the length
+ * of its longest payload until it is closed. Any thread; a peer only on its
+ * connection's thread.
  */
 #ifndef COXI_PS_PAYLOADS_H
 #define COXI_PS_PAYLOADS_H
@@ -23,21 +24,21 @@ struct coxi_payloads {
     struct coxi_memory memory;
 };
 
-/* The budget: as much as variables and tables have (--memory-max), but at least 256 MiB;
- * `memory_max` 0: the memory of the host. The store is borrowed. */
+/* The budget is as large as that of variables and tables (--memory-max), but at least
+ * 256 MiB; `memory_max` 0: the memory of the host. The store is borrowed. */
 void coxi_payloads_init(struct coxi_payloads *payloads, struct coxi_store *store,
                         uint64_t memory_max);
 
-/* A payload of `len` bytes is about to come. COX_EFENCED, COX_EPSLOST, COX_ENOMEM: drop
- * it. COX_EPROTO: such a message has none. */
+/* Call this before a payload of `len` bytes is received. COX_EFENCED, COX_EPSLOST,
+ * COX_ENOMEM: drop the payload. COX_EPROTO: a message of this kind has no payload. */
 int coxi_payloads_take(struct coxi_payloads *payloads, struct coxi_peer *peer,
                        const struct coxi_message *message, size_t len);
 
 /* The peer is gone. */
 void coxi_payloads_give(struct coxi_payloads *payloads, struct coxi_peer *peer);
 
-/* Answers a message whose payload was dropped with one of these codes. COX_EPROTO: close
- * the connection. */
+/* Answers a message whose payload was dropped, with the code for which it was dropped.
+ * COX_EPROTO: close the connection. */
 int coxi_payloads_refuse(struct coxi_payloads *payloads, const struct coxi_peer *peer,
                          const struct coxi_message *message);
 

@@ -12,7 +12,7 @@
 
 static const char digits[] = "0123456789";
 
-/* Moves *at behind `text` if it begins with that. */
+/* Moves *at past `text` if *at begins with it; otherwise returns false. */
 static bool skip(const char **at, const char *text)
 {
     size_t len = strlen(text);
@@ -21,7 +21,7 @@ static bool skip(const char **at, const char *text)
     return begins;
 }
 
-/* Moves *at behind the digits of a number; false: there are none. */
+/* Moves *at past the digits of a number; false: there are no digits. */
 static bool skip_number(const char **at)
 {
     size_t len = strspn(*at, digits);
@@ -61,8 +61,8 @@ static bool is_probe(const char *path)
            strspn(at, "0123456789abcdef") == ID_DIGITS && at[ID_DIGITS] == '\0';
 }
 
-/* Creates this ps's own file beside the probe. Removes one that an earlier attempt at
- * the same request has left. */
+/* Creates this ps's own file beside the probe. First removes the file that an earlier
+ * attempt at the same request may have left. */
 static int make_beside(const char *root, uint32_t ps_index, const char *path)
 {
     char its[PATH_MAX];

@@ -1,13 +1,13 @@
 /*
- * Where the files of a ps lie. The client names them, and a ps takes only names that a
- * client gives:
+ * Checks the paths of a ps's files. The client names the files, and a ps accepts only
+ * names of these forms:
  *
  *     .../ckpt-7.tmp/ps-0-of-2.safetensors    a shard that is written
  *     .../ckpt-7/ps-0-of-2.safetensors        a shard that is restored
  *     .../.coxswain-probe-0123456789abcdef    a probe of the checkpoint directory
  *
- * So nobody makes a ps write or read any other file, wherever it is; and with
- * --checkpoint-root (common/beneath.h) none in any other directory.
+ * So nobody can make a ps write or read a file with another name. With
+ * --checkpoint-root (common/beneath.h) the files must also lie beneath that directory.
  */
 #ifndef COXI_PS_PLACES_H
 #define COXI_PS_PLACES_H
@@ -17,8 +17,8 @@
 
 #include "schema/wire.h"
 
-/* COX_EINVAL: the path is not that of a shard of this ps, in a checkpoint (`unfinished`:
- * in one that is being written). Looks at the path only. Any thread. */
+/* COX_EINVAL: this is not the path of a shard of this ps in a checkpoint (`unfinished`:
+ * in one that is being written). Checks only the path's text. Any thread. */
 int coxi_places_check_shard(const char *path, uint32_t ps_index, bool unfinished);
 
 /* Opens the client's file beneath `root` (NULL: anywhere), and makes another file

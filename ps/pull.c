@@ -2,8 +2,8 @@
  * Pulls: reads rows of tables and dense variables in the order of the pull's items, as
  * they are or converted to the variable's wire type.
  *
- * The version is read before any values. So the values may be newer than their version
- * says, and are then sent once more than needed, but they are never older.
+ * The version is read before any values. So values may be newer than their version
+ * says, but never older; if they are newer, they may be sent once more than necessary.
  *
  * Threads: any. Holds the registry (read) while a piece is read. Cost: one copy, which
  * converts; a dense variable that still has the version named in the pull costs
@@ -141,11 +141,9 @@ static size_t read_rows(const struct coxi_place *place, size_t at, size_t room,
     return n * place->row_bytes;
 }
 
-/*
- * Reads the next blocks of a dense variable that fit `room`; returns their bytes in the
- * variable's own type. If blocks are left, the last one that it reads is whole: an update
- * between two calls must not come between two halves of a block.
- */
+/* Reads the next blocks of a dense variable that fit `room`; returns their bytes in the
+ * variable's own type. If blocks are left, the last block that it reads is whole,
+ * because an update between two calls must not fall between two halves of a block. */
 static size_t read_blocks(const struct coxi_place *place, size_t at, size_t room,
                           uint32_t narrow, uint8_t *to)
 {
@@ -157,8 +155,8 @@ static size_t read_blocks(const struct coxi_place *place, size_t at, size_t room
     return n;
 }
 
-/* Finds the part of the next item, which must be the part that _begin has checked: a
- * part that was made since may hold fewer rows. */
+/* Finds the part of the next item again. It must be the same part that _begin checked,
+ * because a part that was made since then may hold fewer rows. */
 static int find_again(const struct coxi_store *store, const struct coxi_pulling *p,
                       const uint8_t **list, size_t *len, struct coxi_place *ret)
 {

@@ -1,18 +1,18 @@
 /*
  * Reads a snapshot's file (ps/snapshot.c) back into the store (coxi_store_restore). A
- * variable that is not in the file stays as it is. Of a variable that is in the file,
- * the file must have everything, in the type and shape that the variable has here.
+ * variable that is not in the file stays as it is. If a variable is in the file, all
+ * its tensors must be there, in the type and shape that the variable has here.
  *
- * The file is loaded and summed in one pass, so a damaged file may have been loaded
- * before that is known; the error says that it is damaged. Until the last file of a
- * chain is loaded the store is not ready: peers that pull or commit are told that this
- * ps is lost.
+ * The file is loaded and its checksum computed in one pass, so a damaged file may be
+ * loaded before the damage is known; the error then says that the file is damaged.
+ * Until the last file of a chain is loaded the store is not ready: peers that pull or
+ * commit are told that this ps is lost.
  *
  * The disk may be slow, so nobody waits for it. Files are opened and read without the
- * registry. The registry is held (read) only to copy a piece, which was read before,
- * for the checksum. If the run is forgotten meanwhile, `store->restoring` is no longer
- * this restore, and it ends; a part is looked up again each time that the registry is
- * taken.
+ * registry. The registry is held (read) only to copy a piece into the store. The
+ * checksum has read the piece from the disk before that. If the run is forgotten
+ * meanwhile, `store->restoring` is no longer this restore, and it ends; a part is
+ * looked up again each time that the registry is taken.
  *
  * Cost: the file is mapped and read once. The memory of each piece is given back when
  * the piece is in the store, so a restore needs little more than what it loads.
@@ -95,7 +95,7 @@ static int find_states(const struct coxi_st_file *file, const struct coxi_part *
     return 0;
 }
 
-/* Finds the number of its gradients; *ret NULL: it has no optimizer. */
+/* Finds the tensor "step"; *ret NULL: the part has no optimizer. */
 static int find_step(const struct coxi_st_file *file, const struct coxi_part *part,
                      const void **ret)
 {
@@ -107,7 +107,7 @@ static int find_step(const struct coxi_st_file *file, const struct coxi_part *pa
     return *ret != NULL ? 0 : COX_EFORMAT;
 }
 
-/* Finds the rate; *ret NULL: it is still the one of the creation. */
+/* Finds the rate's tensor; *ret NULL: the rate was never changed. */
 static int find_rate(const struct coxi_st_file *file, const struct coxi_part *part,
                      const void **ret)
 {
@@ -157,7 +157,7 @@ void coxi_restore_leave(struct coxi_restoring *restoring)
     coxi_rw_unlock(&restoring->store->registry);
 }
 
-/* Gives the part the rate of the file; `from` NULL: the file has none. */
+/* Sets the part's rate to the file's (`from`; NULL: the file has none). */
 static int load_rate(struct coxi_restoring *restoring, size_t part, const void *from)
 {
     struct coxi_store *store = restoring->store;
@@ -173,8 +173,8 @@ static int load_rate(struct coxi_restoring *restoring, size_t part, const void *
     return r == COX_EINVAL ? coxi_error(COX_EFORMAT, "%s", coxi_error_text()) : r;
 }
 
-/* Adds an array to the checksum. That reads it from the disk, before it is copied with
- * the registry held. */
+/* Adds an array to the checksum. This also reads the array from the disk, before it is
+ * copied with the registry held. */
 static int sum_array(struct coxi_restoring *restoring, const void *array, size_t bytes)
 {
     int r = 0;
@@ -198,15 +198,15 @@ static int drop_array(struct coxi_restoring *restoring, const void *array, size_
 
 /* ---- parts of dense variables */
 
-/* The arrays of a part in the file, and what must be known of the part without the
- * registry. */
+/* The arrays of a part in the file, and the facts about the part that are needed while
+ * the registry is not held. */
 struct dense_source {
     uint64_t begin;
     uint64_t rows;
     size_t row_bytes;
     size_t row_elements;
     struct coxi_state_layout layout;
-    const uint8_t *values; /* NULL: the file has nothing of it */
+    const uint8_t *values; /* NULL: the part is not in the file */
     const float *states[COXI_STATES_MAX];
     const void *step;
 };
@@ -287,7 +287,7 @@ static int load_dense(struct coxi_restoring *restoring, size_t part,
 /* ---- parts of tables */
 
 struct table_source {
-    struct coxi_table_rows rows; /* keys NULL: the file has nothing of the table */
+    struct coxi_table_rows rows; /* keys NULL: the table is not in the file */
     /* keys dropped since the snapshot that this one builds on */
     const uint64_t *removed;
     uint64_t n_removed;
@@ -362,8 +362,9 @@ static int drop_removed(struct coxi_restoring *restoring, size_t part,
     return r;
 }
 
-/* The step is set before the rows, because they count their age by it. No row is
- * evicted while they are loaded, because the table must be equal to the cut. */
+/* The table's step is set before its rows are loaded, because rows count their age from
+ * it. No row is evicted while they are loaded, because the table must be equal to the
+ * cut. */
 static int load_table(struct coxi_restoring *restoring, size_t part,
                       const struct table_source *source)
 {
@@ -462,7 +463,7 @@ static int load_parts(struct coxi_restoring *restoring)
     if (r != 0) {
         return r;
     }
-    /* does not change while this restore is under way */
+    /* n_parts does not change while this restore is under way */
     size_t n = restoring->store->n_parts;
     coxi_restore_leave(restoring);
     for (size_t i = 0; r == 0 && i < n; i++) {
@@ -548,8 +549,8 @@ static int begin(struct coxi_restoring *restoring, bool *ret_done)
     return r;
 }
 
-/* The restore has succeeded: takes over its applied set and its place in the chain.
- * Registry written. */
+/* After a restore has succeeded: the store takes its applied set, and notes which file
+ * of the chain was loaded. Registry written. */
 static void take(struct coxi_restoring *restoring, struct coxi_applied *applied)
 {
     struct coxi_store *store = restoring->store;

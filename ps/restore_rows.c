@@ -1,12 +1,12 @@
 /*
  * See restore_rows.h. Each loader takes the next block of rows, and goes through it in
  * pieces that stay in its core's caches: first for the checksum, then for the table.
- * Then it gives the piece's memory back. A snapshot has a table's buckets one after the
- * other, and a block has rows of more than one bucket, so loaders seldom meet at the
- * same bucket.
+ * Then it gives the piece's memory back. A snapshot lists a table's buckets in order,
+ * and a block has rows of several buckets, so two loaders seldom work on the same
+ * bucket.
  *
  * Threads: the caller's and LOADERS - 1 more, or fewer if they cannot be started. Cost:
- * a row is read once from the file; making it takes most of the time.
+ * each row is read once from the file; most of the time goes into making rows.
  */
 #include "ps/restore_rows.h"
 

@@ -23,7 +23,7 @@ int coxi_restore_enter(struct coxi_restoring *restoring)
 void coxi_restore_leave(struct coxi_restoring *restoring)
     COXI_RELEASES_ANY(restoring->store->registry);
 
-/* Loads all of the rows into the table of that part, and adds their bytes to the sum.
+/* Loads all of the rows into the table of `part`, and adds their bytes to the checksum.
  * Errors of coxi_restore_enter; COX_ENOMEM, COX_ELIMIT. */
 int coxi_restore_rows(struct coxi_restoring *restoring, size_t part,
                       const struct coxi_table_rows *rows);

@@ -4,9 +4,10 @@
  * back, the ps refuses it; when the same one comes back, it learns that it must restore
  * the ps (docs/exactly-once.md, rule 24).
  *
- * A zeroed struct with its lock has served nobody. Threads: any. Cost: a look at each
- * of the runs, a few dozen at most. The run that was served longest ago is forgotten
- * first; after that only its checkpoint directory knows its generation.
+ * A zeroed struct with an initialized lock has served nobody. Threads: any. Cost: each
+ * call looks at all runs, a few dozen at most. If there are too many, the run that was
+ * served longest ago is forgotten; after that only its checkpoint directory knows its
+ * generation.
  */
 #ifndef COXI_PS_SERVED_H
 #define COXI_PS_SERVED_H
@@ -28,12 +29,13 @@ struct coxi_served {
 void coxi_served_init(struct coxi_served *served);
 void coxi_served_fini(struct coxi_served *served);
 
-/* COX_EFENCED: the ps has served a newer client of its run, or another one of its
- * generation. */
+/* COX_EFENCED: the ps has served a newer client of the session's run, or another client
+ * with the same generation. */
 int coxi_served_check(struct coxi_served *served, const struct coxi_session *session,
                       uint32_t ps_index);
 
-/* Makes it the newest client of its run. False: the ps has served nobody before. */
+/* Notes the session's client as the newest one of its run. False: the ps had served
+ * nobody before. */
 bool coxi_served_note(struct coxi_served *served, const struct coxi_session *session);
 
 #endif

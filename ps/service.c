@@ -208,7 +208,7 @@ static void do_probe(struct coxi_ps *ps, struct coxi_link *link,
     (void)send_status(link, request, COXI_STATUS, r);
 }
 
-/* Does requests that wait for the disk, except snapshots. */
+/* Runs restores and probes, which wait for the disk. */
 static void do_reading(void *arg, struct coxi_link *link,
                        const struct coxi_message *request)
 {
@@ -310,7 +310,8 @@ static bool is_replaced(const void *arg, const struct coxi_hello *hello)
 }
 
 /* Tells older clients of the run that they were replaced, because an idle client would
- * not learn of it otherwise. A client that is cut off is told when it greets again. */
+ * not learn it otherwise. A client that is not connected now learns it when it greets
+ * again. */
 static void tell_replaced(struct coxi_ps *ps, const struct coxi_session *session)
 {
     struct coxi_message message = {.kind = COXI_STATUS};
@@ -322,8 +323,8 @@ static void tell_replaced(struct coxi_ps *ps, const struct coxi_session *session
     coxi_server_tell(ps->server, is_replaced, session, &message);
 }
 
-/* Logs the answer to a claim once, until there is another answer, because a client that
- * waits for another client's end asks ten times a second. */
+/* Logs the answer to a claim only if it differs from the last one, because a client
+ * that waits for another client's end claims ten times a second. */
 static void log_claim(struct coxi_ps *ps, const struct coxi_session *claim, int code)
 {
     const struct claimed told = {claim->run, claim->generation, code};
@@ -405,8 +406,8 @@ static int answer_create(struct coxi_ps *ps, struct coxi_peer *peer,
     return answer_status(peer, request, COXI_STATUS, r);
 }
 
-/* Nobody waits for an answer: a watermark that comes too late changes nothing, and one
- * that cannot be closes the connection. */
+/* Sends no answer. A watermark that comes too late changes nothing; an impossible one
+ * closes the connection. */
 static int take_watermark(struct coxi_ps *ps, const struct coxi_watermark *watermark)
 {
     int r = coxi_store_meant(ps->store, watermark->incarnation);

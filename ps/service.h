@@ -1,5 +1,5 @@
-/* What a ps does with each message: calls the store and answers. The inside of the
- * daemon. */
+/* Handles each message that a ps receives: calls the store, and sends the answer. The
+ * daemon's main.c only opens it and ticks. */
 #ifndef COXI_PS_SERVICE_H
 #define COXI_PS_SERVICE_H
 

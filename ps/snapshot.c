@@ -1,13 +1,13 @@
 /*
  * Writes a snapshot of the store (coxi_store_snapshot): one safetensors file (its
- * tensors: ps/snapshot_plan.h). Its __metadata__ says which run and ps it belongs to,
- * and holds the applied set of the same moment.
+ * tensors: ps/snapshot_plan.h). Its __metadata__ names the run and the ps, and holds
+ * the applied set of the same moment.
  *
- * Commits wait only for the cut. From there on pulls and commits go on; a thread first
- * copies what it is about to change (ps/table_cut.c, ps/dense_cut.c). The writer copies
- * a block at a time with the registry read, and writes to the file without any lock. If
- * the run is forgotten meanwhile, the cuts are freed with its tables, and the snapshot
- * ends.
+ * Commits wait only while the cut is made. After that, pulls and commits go on; before
+ * a thread changes a row or block of the cut, it makes a copy (ps/table_cut.c,
+ * ps/dense_cut.c). The writer copies a block at a time with the registry read, and
+ * writes to the file without any lock. If the run is forgotten meanwhile, the cuts are
+ * freed with its tables, and the snapshot ends.
  *
  * Threads: any, one snapshot at a time. Memory: a block, the buffers of the file's
  * writer, and the copies.
@@ -73,7 +73,7 @@ static void leave(struct coxi_taking *taking) COXI_RELEASES_ANY(taking->store->r
 
 /* ---- the moment */
 
-/* Begins to note changes, for later snapshots. */
+/* Begins to note changes, so that later snapshots can hold only these. */
 static int begin_tracking(const struct coxi_plan *plan)
 {
     int r = 0;
@@ -87,9 +87,10 @@ static int begin_tracking(const struct coxi_plan *plan)
 }
 
 /*
- * Finds what changed since the snapshot on which this one builds: the last one (if the
- * request names it, it is durable), or the one on which the last one was built. Returns
- * that snapshot's number, or 0: this one must have everything.
+ * Finds the changes since the base, the snapshot on which this one builds. If the
+ * request names the last snapshot, that one is durable, and is the base; otherwise the
+ * base is the one on which the last snapshot was built. Returns the base's number, or 0
+ * if this snapshot must hold everything.
  */
 static uint64_t cut_tracks(struct coxi_tracking *tracking, const struct coxi_plan *plan,
                            const struct coxi_snapshot *request)
@@ -190,7 +191,7 @@ static int begin(struct coxi_taking *taking)
     return r;
 }
 
-/* Bytes that changes have copied. Registry read. */
+/* The bytes that changes have copied for the cuts so far. Registry read. */
 static uint64_t saved_bytes(const struct coxi_plan *plan)
 {
     uint64_t bytes = 0;
@@ -225,8 +226,8 @@ static void end(struct coxi_taking *taking)
 
 /* ---- the file */
 
-/* The set as text: "first-last:segment:ps,ps ..."; a '.' after the segment's number: it
- * is the last of its closures. */
+/* Writes the set as text: "first-last:segment:ps,ps ...". A '.' after the segment's
+ * number says that it is the last segment of these closures. */
 static int applied_text(const struct coxi_applied_list *list, struct coxi_buffer *ret)
 {
     int r = coxi_buffer_append_raw(ret, NULL, 0);
@@ -289,7 +290,7 @@ static int create_file(struct coxi_taking *taking)
     return r;
 }
 
-/* Appends bytes of a row to the tensor of that content. */
+/* Appends a row's bytes to the tensor that has this content. */
 static int put(struct coxi_taking *taking, const struct coxi_planned *planned,
                size_t content, const void *data, size_t bytes)
 {

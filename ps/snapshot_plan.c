@@ -176,7 +176,7 @@ static size_t room_of(const struct coxi_planned *planned)
     return layout.n_most * layout.stride;
 }
 
-/* Copies the keys that were dropped, because the table keeps them no longer than the
+/* Copies the list of dropped keys, because the table keeps it only until the next
  * cut. */
 static int copy_removed(struct coxi_planned *planned)
 {

@@ -41,7 +41,7 @@ enum { COXI_CONTENTS = COXI_CONTENT_STATE + COXI_STATES_MAX };
 /* A part, and where its contents are in the file. */
 struct coxi_planned {
     struct coxi_part part;
-    /* one of the two; or neither: the part has not changed */
+    /* One of the two is NULL; both are NULL if the part has not changed. */
     struct coxi_table_cut *table;
     struct coxi_dense_cut *dense;
     size_t dim; /* of a table */
@@ -69,8 +69,8 @@ struct coxi_plan {
  * COX_ENOMEM. Registry read. */
 int coxi_plan_cut(const struct coxi_store *store, struct coxi_plan *plan);
 
-/* Lists the tensors, once all cuts have begun: those of parts that changed (`changed`),
- * or all. COX_ENOMEM. Registry read. */
+/* Lists the tensors of all parts, or only of those that changed (`changed`). Call it
+ * after all cuts have begun. COX_ENOMEM. Registry read. */
 int coxi_plan_tensors(struct coxi_plan *plan, bool changed);
 
 /* Frees all of the plan except the cuts. Takes a zeroed one. */

@@ -1,4 +1,4 @@
-/* See spin.h. The path of threads that find a lock held. */
+/* See spin.h. This is the slow path, for threads that find the lock held. */
 #include "ps/spin.h"
 
 #include <sched.h>

@@ -34,7 +34,8 @@ static inline void coxi_spin_unlock(struct coxi_spin *spin)
     atomic_store_explicit(&spin->held, false, memory_order_release);
 }
 
-/* No other thread has the object of this lock. Costs nothing. */
+/* Tells the compiler that no other thread can use the object that this lock guards, so
+ * it need not be locked. Costs nothing. */
 static inline void coxi_spin_unshared(const struct coxi_spin *spin) COXI_ASSERTS(spin)
 {
     (void)spin;

@@ -228,7 +228,8 @@ static int check_new(const struct coxi_store *store,
     size_t there = id < store->n_parts && store->parts[id].variable != NULL
                        ? id
                        : coxi_part_names_get(&store->names, variable->name);
-    /* A name gets another id if its creation failed before: see drop_failed. */
+    /* A higher id is allowed, because the name's first creation may have failed: see
+     * drop_failed. */
     return there < COXI_VARIABLES_MAX && there >= id
                ? coxi_error(COX_EEXIST, "variable '%s' exists already",
                             store->parts[there].variable->name)
@@ -236,9 +237,10 @@ static int check_new(const struct coxi_store *store,
 }
 
 /*
- * Drops this ps's part of a variable whose creation has failed. That is known because
- * the client gives a name a second, higher id only if another ps has refused the first
- * creation. Not while a snapshot is written, which may be reading it. Registry written.
+ * Drops this ps's part of a variable whose creation has failed. The creation must have
+ * failed if the client gives the name a second, higher id: it does so only if another
+ * ps has refused the first creation. Refuses while a snapshot is being written, because
+ * it may be reading the part. Registry written.
  */
 static int drop_failed(struct coxi_store *store, const char *name)
 {
@@ -315,8 +317,9 @@ static int add_part(struct coxi_store *store, const struct coxi_variable *variab
     return r;
 }
 
-/* The variables say whether there is something to create, not the applied set: a
- * restore replaces the set, and may bring an operation into it without its variable. */
+/* Looks at the variables, not at the applied set, to see whether there is something to
+ * create. A restore replaces the set, which may then contain the operation although the
+ * variable does not exist. */
 int coxi_store_create(struct coxi_store *store, const struct coxi_create *create)
 {
     const struct coxi_commit commit = {
@@ -386,7 +389,7 @@ static int outside(const struct coxi_store *store, const struct coxi_place *plac
                       name, store->ps_index);
 }
 
-/* Takes the list of rows off the payload. */
+/* Takes the item's list of rows or keys off the payload. */
 static int take_list(struct coxi_place *place, const uint8_t **at, size_t *len)
 {
     const struct coxi_variable *variable = place->part->variable;

@@ -75,11 +75,9 @@ int coxi_store_release(struct coxi_store *store, const struct coxi_session *sess
  */
 int coxi_store_meant(const struct coxi_store *store, uint64_t incarnation);
 
-/*
- * Whether the store would answer a pull, commit or load of this session and incarnation:
- * 0, COX_EFENCED, COX_EPSLOST. For requests whose payload is long: without that, it takes
- * no memory.
- */
+/* Checks whether the store would answer a pull, commit or load of this session and
+ * incarnation: 0, COX_EFENCED, COX_EPSLOST. The server asks before a long payload
+ * arrives, and gives it memory only after 0. */
 int coxi_store_serves(struct coxi_store *store, const struct coxi_session *session,
                       uint64_t incarnation);
 
@@ -102,13 +100,13 @@ int coxi_store_pull(struct coxi_store *store, const struct coxi_pull *pull,
                     struct coxi_buffer *ret_versions);
 
 /*
- * The same piece by piece, so that a long answer needs no memory of its own. _begin
- * checks the pull and sets the length. _some puts the next bytes at `to`: as many as
- * fit `room`, which is at least COXI_PULL_ROOM, in whole rows of tables and blocks of
- * dense variables. The pull, its list and *versions are borrowed until the last piece.
- * No lock is held in between: _some fails with COX_EFENCED if another client has come
- * meanwhile, and with COX_ENOENT if the variable was dropped, even if another one has
- * its id.
+ * Answers a pull piece by piece, so that a long answer needs no memory of its own.
+ * _begin checks the pull and sets the length. _some puts the next bytes at `to`: as
+ * many as fit `room`, which is at least COXI_PULL_ROOM, in whole rows of tables and
+ * blocks of dense variables. The pull, its list and *versions are borrowed until the
+ * last piece. No lock is held in between: _some fails with COX_EFENCED if another
+ * client has come meanwhile, and with COX_ENOENT if the variable was dropped, even if
+ * another one has its id.
  */
 enum { COXI_PULL_ROOM = 64 * 1024 };
 
@@ -118,7 +116,7 @@ struct coxi_pulling {
     const uint8_t *list; /* of the next item */
     size_t list_len;
     size_t item;     /* the index of the next item */
-    size_t at;       /* bytes of it that were read, in its own type */
+    size_t at;       /* bytes of that item read so far, counted in its own type */
     size_t left;     /* bytes to come */
     uint64_t n_made; /* parts that the store had made when the pull began */
 };
@@ -198,8 +196,8 @@ void coxi_store_abandon_restore(struct coxi_store *store);
 int coxi_store_load(struct coxi_store *store, const struct coxi_load *load,
                     const void *payload, size_t len);
 
-/* Counts of what this run has done here, and of that table (by id), if it
- * exists. */
+/* Returns the counters of this run on this ps, and those of the table with the id
+ * `table`, if it exists. */
 void coxi_store_counts(struct coxi_store *store, struct coxi_maybe table,
                        struct coxi_counts *ret);
 

@@ -22,7 +22,8 @@ struct coxi_part {
     struct coxi_optimizer created; /* the optimizer as it was created */
     bool rated;                    /* its rate was changed since */
     const struct coxi_shard *shard;
-    uint64_t made;                   /* number of this creation in the store */
+    /* the n-th creation in the store: tells apart parts that had the same id */
+    uint64_t made;
     size_t row_bytes;                /* in the variable's own type */
     struct coxi_state_layout layout; /* of the optimizer's state */
     struct coxi_dense *dense;
@@ -37,10 +38,12 @@ struct coxi_last_snapshot {
     struct coxi_snapshot_file file;
 };
 
-/* Numbers of snapshots, for snapshots that build on another. */
+/* The snapshots on which the next one may build, by number. */
 struct coxi_tracking {
     uint64_t last; /* the snapshot that was cut last; 0: changes are not noted */
-    uint64_t base; /* the snapshot whose cut began the span before; 0: none */
+    /* the snapshot whose cut began the earlier span (`before` in table_track.c); 0:
+     * none */
+    uint64_t base;
 };
 
 struct coxi_taking;
@@ -99,17 +102,17 @@ void coxi_part_tensor_name(const struct coxi_part *part, const char *suffix,
 int coxi_store_fenced(const struct coxi_store *store,
                       const struct coxi_session *session);
 
-/* The same; and COX_EPSLOST if a restore has begun and is not done, because the store
- * does not have yet what the session owns. Registry read. */
+/* Like coxi_store_fenced; also COX_EPSLOST if a restore has begun and is not done,
+ * because the store does not have the session's content yet. Registry read. */
 int coxi_store_ready(const struct coxi_store *store,
                      const struct coxi_session *session);
 
-/* The same; and COX_EPSLOST unless the request is for this incarnation. An older client
- * of the run gets COX_EFENCED in any case. Registry read. */
+/* Like coxi_store_ready; also COX_EPSLOST unless the request is for this incarnation.
+ * An older client of the run gets COX_EFENCED in any case. Registry read. */
 int coxi_store_check(const struct coxi_store *store, const struct coxi_session *session,
                      uint64_t incarnation);
 
-/* Gives a part another rate, which snapshots have from then on. COX_EINVAL. Registry
+/* Gives a part another rate, which later snapshots contain. COX_EINVAL. Registry
  * written. */
 int coxi_part_rate(struct coxi_part *part, const struct coxi_rate *rate);
 

@@ -85,7 +85,7 @@ static int reserve(struct coxi_stretch *stretch, uint32_t item, double share)
     }
     size_t huge = (size_t)(share * (double)bytes) & ~(HUGE_BYTES - 1);
     if (huge > 0) {
-        /* Without huge pages it is slower, but right. */
+        /* If madvise fails, access is slower but correct. */
         (void)madvise(segment, huge, MADV_HUGEPAGE);
     }
     atomic_store_explicit(&stretch->segments[place.segment], segment,

@@ -5,10 +5,10 @@
  * own evicted rows first.
  *
  * Most time is spent waiting for memory: for a key's line of the index, then for its
- * row. So keys are taken in groups: first the lines of all keys are prefetched, then
- * the lines are looked into and the rows prefetched, and only then are the buckets
- * locked and used, one after the other. The first two steps take no lock and may see
- * something that is out of date; only speed depends on them.
+ * row. So keys are processed in groups. Step one prefetches the lines of all keys; step
+ * two reads these lines and prefetches the rows; step three locks the buckets one after
+ * the other and uses the rows. The first two steps take no lock and may read stale
+ * entries; only speed depends on them.
  *
  * Cost of a key: an exchange and a store for the lock, two or three cache lines.
  * Memory: a row's floats, about 23 bytes in the index, and at most a sixteenth more
@@ -31,7 +31,7 @@
 
 enum {
     GROUP = 64, /* keys whose memory is prefetched before the first is worked on */
-    AHEAD = 32, /* the same, for rows that are known */
+    AHEAD = 32, /* rows that are prefetched ahead, if their addresses are known */
     LINE_BYTES = 64,
     HINT_LINES = 4,       /* prefetched of a row */
     STEPS = 3,            /* lines of a chain that are prefetched */
@@ -57,7 +57,8 @@ static int open_admission(struct coxi_table *table)
 
 enum { BUCKETS_BYTES = COXI_BUCKETS * sizeof(struct coxi_bucket) };
 
-/* Zeroed memory from the kernel, because a table without rows needs none of it. */
+/* Maps zeroed memory, because the kernel provides pages only when they are touched: a
+ * table without rows takes none. */
 static int map_buckets(struct coxi_table *table)
 {
     void *at = mmap(NULL, BUCKETS_BYTES, PROT_READ | PROT_WRITE,
@@ -270,7 +271,7 @@ static void start_row(struct coxi_table *table, uint64_t key, float *values)
     }
 }
 
-/* Takes memory for a row, also of an evicted row. */
+/* Takes memory for a row; an evicted row's memory is used first. */
 static int take_row(struct coxi_table *table, struct coxi_bucket *bucket, uint32_t *ret)
     COXI_REQUIRES(bucket->lock)
 {
@@ -356,8 +357,8 @@ static struct coxi_row *find_row(struct coxi_table *table, uint64_t key)
     return (struct coxi_row *)values;
 }
 
-/* Makes the row of a key that had none, and counts it in *made; unless another thread
- * has made it since. */
+/* Makes the row of a key that had none, and counts it in *made. If another thread has
+ * made the row in the meantime, uses that row. */
 static int find_or_make_row(struct coxi_table *table, uint64_t key, uint64_t *made,
                             struct coxi_row **ret)
 {
@@ -398,7 +399,7 @@ static size_t find_rows(struct coxi_table *table,
     return n_absent;
 }
 
-/* Stands in the place of a row that does not exist and must be made. */
+/* A marker in place of a row that does not exist and must be made. */
 static struct coxi_row *wanted(struct coxi_table *table)
 {
     return (struct coxi_row *)table;

@@ -4,8 +4,8 @@
  *
  * Keys are spread over virtual buckets, each with an index of its own (ps/index.h)
  * under its own lock, so that threads rarely meet. Rows never move: pointers to them
- * stay valid as long as the table. No call does work for rows other than those that it
- * names.
+ * stay valid as long as the table. No call does work for rows whose keys were not
+ * passed to it, except eviction.
  */
 #ifndef COXI_PS_TABLE_H
 #define COXI_PS_TABLE_H
@@ -45,7 +45,8 @@ void coxi_table_pull(struct coxi_table *table, const uint64_t *keys, size_t n,
 struct coxi_table_change {
     enum coxi_op op;
     uint64_t step; /* a gradient: the step of its schedule */
-    /* for admission by chance: the same for the same part of the same commit */
+    /* for admission by chance: the same number each time that the commit's update is
+     * repeated */
     uint64_t draw;
     const uint64_t *keys;
     size_t n;
@@ -78,7 +79,8 @@ void coxi_table_release(struct coxi_table *table,
 struct coxi_table_rows {
     const uint64_t *keys;
     const float *values;
-    /* in the order of the optimizer's layout; the first is NULL: state stays */
+    /* in the order of the optimizer's layout; if the first is NULL, the state stays as
+     * it is */
     const float *states[COXI_STATES_MAX];
     const uint64_t *last; /* the lives of rows; NULL: they stay */
     const uint64_t *made;
@@ -91,18 +93,16 @@ struct coxi_table_rows {
 /* Drops the rows of n keys that exist. Nobody else may use the table meanwhile. */
 void coxi_table_drop(struct coxi_table *table, const uint64_t *keys, size_t n);
 
-/*
- * `n` rows will be loaded: makes the index of an empty table large enough, as far as
- * there is memory; the rest is made row by row. Nobody else may use the table
- * meanwhile.
- */
+/* Call this before `n` rows are loaded into an empty table: makes its index large
+ * enough for them, as far as there is memory; loading grows the index further. Nobody
+ * else may use the table meanwhile. */
 void coxi_table_expect(struct coxi_table *table, uint64_t n);
 
 /*
- * Sets the rows to these contents, or makes them, whether or not they are admitted
- * otherwise; evicts nothing. COX_ENOMEM, COX_ELIMIT: some rows were set.
- * coxi_table_raise_step: call it before, with the number of gradients, if rows have a
- * life, because they count their age by it; a lower number is ignored. Any thread.
+ * coxi_table_load sets rows to these contents. It makes absent rows even if their keys
+ * are not admitted, and evicts nothing. COX_ENOMEM, COX_ELIMIT: some rows were set. If
+ * rows have a life, first call coxi_table_raise_step with the number of gradients,
+ * because rows count their age from it; a lower number is ignored. Any thread.
  */
 int coxi_table_load(struct coxi_table *table, const struct coxi_table_rows *rows);
 void coxi_table_raise_step(struct coxi_table *table, uint64_t step);
@@ -110,8 +110,8 @@ void coxi_table_raise_step(struct coxi_table *table, uint64_t step);
 /* Evicts some of the rows that are due, as an update of `n` rows does. Any thread. */
 void coxi_table_tidy(struct coxi_table *table, size_t n);
 
-/* The number of rows; gradient updates so far; the memory of the table, with the memory
- * of evicted rows, which later rows use. Any thread. */
+/* The number of rows; the number of gradient updates so far; the table's memory in
+ * bytes, including that of evicted rows, which later rows reuse. Any thread. */
 uint64_t coxi_table_rows(struct coxi_table *table);
 uint64_t coxi_table_step(struct coxi_table *table);
 uint64_t coxi_table_bytes(struct coxi_table *table);
@@ -127,18 +127,16 @@ struct coxi_table_track;
 /* Notes changes from here on. No change may be under way. COX_ENOMEM. */
 int coxi_table_track(struct coxi_table *table);
 
-/*
- * Ends the span that began with the last call. A snapshot that is cut now must hold
- * what changed in that span and (unless drop_before) in the earlier ones that were not
- * dropped. No change may be under way, and no cut may be read.
- */
+/* Ends the span that began with the last call. A snapshot that is cut now must hold the
+ * changes of that span and, unless `drop_before`, those of earlier spans that were not
+ * dropped. No change may be under way, and no cut may be read. */
 void coxi_table_track_cut(struct coxi_table_track *track, bool drop_before);
 
 /* False: some changes were lost, so only a snapshot of everything will do. */
 bool coxi_table_track_whole(const struct coxi_table_track *track);
 
-/* Keys of the rows that were dropped in the span; some may exist again, some are listed
- * twice. */
+/* Keys of the rows that were dropped since the snapshot's base. A key may have a row
+ * again, and may be listed twice. */
 const uint64_t *coxi_table_track_removed(const struct coxi_table_track *track,
                                          size_t *ret_n);
 
@@ -161,8 +159,8 @@ void coxi_table_cut_free(struct coxi_table_cut *cut); /* takes NULL */
 void coxi_table_cut_begin(struct coxi_table_cut *cut, bool changed);
 void coxi_table_cut_end(struct coxi_table_cut *cut);
 
-/* The number of rows, and gradient updates, at that moment; bytes of the blocks of
- * copies that changes have made for it so far. */
+/* The number of rows, and of gradient updates, at the moment of the cut; the bytes of
+ * copies that changes have made for the cut so far (whole blocks). */
 uint64_t coxi_table_cut_rows(const struct coxi_table_cut *cut);
 uint64_t coxi_table_cut_step(const struct coxi_table_cut *cut);
 uint64_t coxi_table_cut_saved(struct coxi_table_cut *cut);

@@ -2,11 +2,11 @@
  * A table as it was at one moment, the cut, read while changes go on (ps/table.h).
  *
  * Each row that existed then is handed out once: by the reader or, if a change comes to
- * it first, as a copy that the change has made. `taken` has the rows for which that is
- * done, and the rows that were made since. So row numbers can be used again, and lines
- * of the index can be split, as if nobody was reading. The reader goes through the
- * index line by line; if the keys of the changed rows are listed, it looks these up
- * instead.
+ * it first, as a copy that the change has made. `taken` holds the rows that were
+ * already handed out or copied, and the rows that were made after the cut. So row
+ * numbers can be reused, and index lines can be split, without regard to the reader.
+ * The reader goes through the index line by line; if the keys of the changed rows are
+ * listed, it looks these up instead.
  *
  * Threads: changes, under the locks of their buckets, and one reader. Memory: a bit for
  * each row, and the copies, which the reader takes first.
@@ -38,7 +38,7 @@ struct saved {
 struct coxi_table_cut {
     struct coxi_table *table;
     const struct coxi_bits *among; /* the rows that the cut holds; NULL: all */
-    /* the keys of these rows, to be looked up; NULL: not listed */
+    /* the keys of the rows in `among`, to be looked up; NULL: they are not listed */
     const struct coxi_stretch *keys;
     uint64_t n_keys;
     uint64_t rows;
@@ -142,7 +142,7 @@ uint64_t coxi_table_cut_saved(struct coxi_table_cut *cut)
 
 /* ---- rows */
 
-/* A row with its key; the bucket is locked. */
+/* Copies a row with its key. The bucket is locked. */
 static void copy_row(const struct coxi_table_cut *cut, uint64_t key, uint32_t row,
                      uint8_t *to)
 {
@@ -298,8 +298,9 @@ static void move_on(struct coxi_hand *hand, const struct coxi_bucket *bucket)
     }
 }
 
-/* Passes empty buckets, up to a bound; false: no bucket with lines was found yet. Takes
- * no lock: that would touch memory that empty buckets do not need yet. */
+/* Moves the hand past empty buckets, up to a bound; false: it has found no bucket with
+ * lines yet. Takes no lock, because locking would touch memory that empty buckets do
+ * not use yet. */
 static bool pass_empty(struct coxi_table *table, struct coxi_hand *hand)
 {
     for (int i = 0; i < GROUPS && hand->bucket < COXI_BUCKETS; i++) {
@@ -313,15 +314,16 @@ static bool pass_empty(struct coxi_table *table, struct coxi_hand *hand)
 }
 
 /*
- * Reads the next rows of a bucket, at most `most`; possibly none. A line that was not
- * finished is looked at again. A line that is added meanwhile takes its keys from a
- * line before it, and is read later itself. So no row is missed.
+ * Reads the next rows of a bucket, at most `most`; possibly none. If a line was read
+ * only partly, the next call reads it again. A line that is added meanwhile takes its
+ * keys from a line with a lower number, and is itself read later. So no row is missed.
  */
 static size_t read_some(struct coxi_table_cut *cut, size_t most, uint8_t *to)
 {
     struct coxi_table *table = cut->table;
     struct coxi_hand *hand = &cut->hand;
-    struct group group; /* its rows are not set: there are many, and few are used */
+    /* its array of rows stays uninitialized, because it is large and mostly unused */
+    struct group group;
     size_t n = 0;
     if (!pass_empty(table, hand)) {
         return 0;
@@ -386,7 +388,7 @@ static size_t read_listed(struct coxi_table_cut *cut, size_t most, uint8_t *to)
     return n;
 }
 
-/* True while there may be rows that were not taken. */
+/* True while the reader may still find rows that were not taken. */
 static bool reads_on(const struct coxi_table_cut *cut)
 {
     return cut->keys != NULL ? cut->next_key < cut->n_keys

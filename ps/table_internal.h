@@ -86,27 +86,28 @@ static inline float *coxi_table_values(const struct coxi_table *table, uint32_t 
 void coxi_table_hint(struct coxi_table *table, const uint64_t *keys, size_t n,
                      size_t from, size_t bytes);
 
-/* Takes memory for n more rows, less the rows that were evicted. COX_ENOMEM. Then make
- * rows, and call _settle_rows: n_made of them were made. No lock held. */
+/* _reserve_rows reserves memory for n more rows; evicted rows count toward it.
+ * COX_ENOMEM. Then make the rows, and call _settle_rows with the number that were
+ * really made. No lock held. */
 int coxi_table_reserve_rows(struct coxi_table *table, uint64_t n);
 void coxi_table_settle_rows(struct coxi_table *table, uint64_t n, uint64_t n_made);
 
-/* Makes the row of an absent key, which was reserved; the caller fills it. COX_ENOMEM,
- * COX_ELIMIT. */
+/* Makes the row of an absent key, with memory that was reserved; the caller fills the
+ * row. COX_ENOMEM, COX_ELIMIT. */
 int coxi_table_make_row(struct coxi_table *table, struct coxi_bucket *bucket,
                         uint64_t key, uint64_t hash, uint32_t *ret)
     COXI_REQUIRES(bucket->lock);
 
-/* Sets the state of a new row, and its life, to what they begin with. The row's
- * bucket is locked. */
+/* Set the state of a new row, and its life, to their initial values. The row's bucket
+ * is locked. */
 void coxi_table_start_state(const struct coxi_table *table, float *state);
 void coxi_table_start_life(struct coxi_table *table, float *values);
 
-/* Call before a row that exists changes; returns its values. The row's
+/* Call this before an existing row is changed; returns the row's values. The row's
  * bucket is locked. */
 float *coxi_table_reach_row(struct coxi_table *table, uint64_t key, uint32_t row);
 
-/* Keeps the memory of a row for the next one of its bucket. */
+/* Keeps a dropped row's memory for the next row of the same bucket. */
 static inline void coxi_table_give_row(struct coxi_table *table,
                                        struct coxi_bucket *bucket, uint32_t row)
     COXI_REQUIRES(bucket->lock)
@@ -140,7 +141,7 @@ void coxi_table_track_touch(struct coxi_table_track *track, uint64_t key, uint32
 void coxi_table_track_gone(struct coxi_table_track *track, uint64_t key, uint32_t row);
 void coxi_table_track_free(struct coxi_table_track *track); /* takes NULL */
 
-/* The rows that were touched between the last two cuts that count. */
+/* The rows that were touched since the snapshot's base (table_track.c, `before`). */
 const struct coxi_bits *coxi_table_track_rows(const struct coxi_table_track *track);
 
 /*
@@ -151,7 +152,7 @@ const struct coxi_bits *coxi_table_track_rows(const struct coxi_table_track *tra
 const struct coxi_stretch *coxi_table_track_keys(const struct coxi_table_track *track,
                                                  uint64_t *ret_n);
 
-/* Counts n rows less. */
+/* Subtracts n from the number of rows. */
 static inline void coxi_table_count_gone(struct coxi_table *table, uint64_t n)
 {
     atomic_fetch_sub_explicit(&table->n_rows, n, memory_order_relaxed);

@@ -57,7 +57,8 @@ static int make_row(struct coxi_table *table, struct coxi_bucket *bucket,
     return 0;
 }
 
-/* Finds or makes the row of a key, and loads it; counts it in *made if it was made. */
+/* Finds or makes the row of a key, and loads it; adds 1 to *made if the row was
+ * made. */
 static int put_row(struct coxi_table *table, const struct coxi_table_rows *rows,
                    uint64_t i, uint64_t *made)
 {
@@ -101,8 +102,8 @@ static uint64_t count_absent(struct coxi_table *table, const uint64_t *keys, siz
     return n_absent;
 }
 
-/* Loads n rows. A row that is dropped after it was counted is made beyond what was
- * reserved; the next reservation makes up for that. */
+/* Loads n rows. If a row is dropped after count_absent has seen it, making it again
+ * exceeds the reservation; the next reservation makes up for that. */
 static int load_group(struct coxi_table *table, const struct coxi_table_rows *rows,
                       uint64_t first, size_t n)
 {

@@ -2,18 +2,18 @@
  * Notes what changes in a table, so that the next snapshot can hold only that
  * (ps/table.h).
  *
- * There are two spans. `since`: the changes since the last cut. `before`: those before
- * it, back to the cut of the snapshot on which the last one was built. A span has the
- * rows that were touched in it and still exist, and the keys of rows that were dropped.
- * Only the next request tells whether the last snapshot became durable: if so, the span
- * before is dropped; otherwise it takes in the span since.
+ * There are two spans. `since` has the changes since the last cut. `before` has the
+ * changes before that cut, back to the cut of the snapshot on which the last one was
+ * built. A span has the rows that were touched in it and still exist, and the keys of
+ * rows that were dropped. Only the next request tells whether the last snapshot became
+ * durable. If it did, `before` is dropped; otherwise `since` is merged into `before`.
  *
  * Threads: rows under the locks of their buckets; dropped keys under `tidying`; spans
  * change while no change is under way. Memory: two bits for each row, and the dropped
  * keys, at most as many as there are rows: beyond that, or without memory, the span is
- * marked as broken, and the next snapshot must have everything. As long as touched rows
- * are few, a span also lists their keys: then a snapshot looks these up and need not go
- * through the index of all rows.
+ * marked as broken, and the next snapshot must have everything. While only few rows are
+ * touched, a span also lists their keys. A snapshot then looks up these keys and need
+ * not go through the whole index.
  */
 #include <stdlib.h>
 
