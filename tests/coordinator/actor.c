@@ -70,7 +70,7 @@ void actor_finish(struct actor *actor, const struct coxi_closure_head *head)
 
 void actor_keep(struct actor *actor, const struct coxi_closure_head *head)
 {
-    static const uint32_t nth = 0; /* of the closures */
+    static const uint32_t nth = 0; /* index of the closure in the message */
     static const struct {
         uint32_t touched[2];
         uint64_t bytes;

@@ -23,8 +23,8 @@ void actor_follow(struct actor *actor, const struct yard *yard);
 struct coxi_closure_head actor_take(struct actor *actor);
 
 /*
- * Commits the closure's update for the yard's ps, 1 for c0, as its last segment. The
- * segment says that it touched `n_touched` ps: at most 2, although there is only one.
+ * Commits the closure's last segment, which adds 1 to c0, on the yard's ps. The segment
+ * claims to have touched `n_touched` ps: at most 2, although there is only one.
  */
 void actor_commit(struct actor *actor, const struct coxi_closure_head *head,
                   size_t n_touched);
@@ -32,8 +32,8 @@ void actor_commit(struct actor *actor, const struct coxi_closure_head *head,
 /* Commits, and reports that the closure is done and returned nothing. */
 void actor_finish(struct actor *actor, const struct coxi_closure_head *head);
 
-/* Reports that the closure is done and has touched the yard's ps, whether or not it
- * has; its result stays with the worker. */
+/* Reports that the closure is done and has touched the yard's ps, even if it has not,
+ * and that the worker keeps the closure's result. */
 void actor_keep(struct actor *actor, const struct coxi_closure_head *head);
 
 #endif

@@ -45,7 +45,8 @@ struct wanted {
     char address[256];
 };
 
-/* The daemon's log says which process listens; the last line that does counts. */
+/* The daemon's log names the process that listens. The last such line counts, because
+ * each process that is started again writes another one. */
 static bool find_pid(void *arg)
 {
     struct wanted *wanted = arg;
@@ -86,7 +87,7 @@ void crew_close(struct crew *crew)
     for (size_t i = 0; i < logs.gl_pathc; i++) {
         struct wanted wanted;
         (void)snprintf(wanted.path, sizeof(wanted.path), "%s", logs.gl_pathv[i]);
-        (void)find_pid(&wanted); /* one that had to be killed takes a moment to go */
+        (void)find_pid(&wanted); /* a killed process takes a moment to go */
         if (wanted.pid > 0) {
             crew_wait_gone(wanted.pid);
         }
@@ -219,7 +220,7 @@ void crew_kill(pid_t pid)
     assert_int_equal(0, kill(pid, SIGKILL));
 }
 
-/* Every thread of the process is stopped. */
+/* True if every thread of the process is stopped. */
 static bool is_stopped(void *arg)
 {
     char pattern[64];

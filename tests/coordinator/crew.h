@@ -62,23 +62,23 @@ void crew_stop(pid_t pid);
 struct crew_hold {
     const char *path;
     int fd;
-    struct cox_future *future; /* set if `future` */
+    struct cox_future *future; /* NULL if it was scheduled without `future` */
 };
 
 void crew_hold(struct crew_hold *hold, struct crew *crew, const char *step,
                bool future);
 
-/* Holds on worker `only` - 1 alone, unless `only` is 0. */
+/* The step runs only on worker `only` - 1; `only` 0: on any worker. */
 void crew_hold_on(struct crew_hold *hold, struct crew *crew, const char *step,
                   uint32_t only, bool future);
 
-/* Holds with the fields of `call`, except its arguments. */
+/* Schedules the step with the fields of `call`, except its arguments. */
 void crew_hold_call(struct crew_hold *hold, struct crew *crew, const char *step,
                     const struct cox_call *call, bool future);
 void crew_hold_wait(struct crew_hold *hold);
 void crew_hold_release(struct crew_hold *hold);
 
-/* Releases it, and does not hold later attempts either. */
+/* Releases the step; its later attempts are not held either. */
 void crew_hold_end(struct crew_hold *hold);
 
 #endif

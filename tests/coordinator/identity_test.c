@@ -19,7 +19,7 @@ static struct cox_options options_for(const char *dir)
     return options;
 }
 
-/* ---- who is replaced */
+/* ---- clients that are replaced */
 
 static bool is_replaced(void *c)
 {
@@ -74,7 +74,7 @@ TEST(an_idle_client_with_a_cluster_of_its_own_learns_it_from_the_directory)
     crew_close(&second);
 }
 
-/* ---- who is cut off */
+/* ---- clients that are cut off */
 
 /* A ps at an address that the test can take away, for client `yard->crew`. */
 struct cut {
@@ -166,8 +166,8 @@ TEST(a_ps_that_nobody_has_served_meanwhile_still_has_everything)
     yard_close(yard);
 }
 
-/* Copies the directory's claim. Another client of the same run takes the next
- * generation in the copy, so the first client's directory does not show that. */
+/* Copies the directory's claim. If another client of the same run claims the next
+ * generation in the copy, the first client's own directory does not show it. */
 static const char *copy_claim(const char *dir)
 {
     char path[300];
@@ -205,7 +205,7 @@ TEST(a_client_that_was_replaced_while_it_was_cut_off_is_told_when_it_comes_back)
     cox_cluster_free(yard->cluster);
 }
 
-/* ---- what is open */
+/* ---- open file descriptors */
 
 enum { FDS_MAX = 1024 };
 

@@ -14,11 +14,11 @@ struct keep_call {
     const char *fifo; /* the argument `fifo`; NULL: none */
     uint32_t only_worker;
     bool keep;
-    /* it takes the "x" of each, as "a", "b", ... */
+    /* the call takes result "x" of each of these, as its inputs "a", "b", ... */
     struct cox_future *takes[KEEP_TAKES_MAX];
 };
 
-/* With a variable c0, to which each step that runs adds 1. */
+/* The crew, and a variable c0 to which each step that runs adds 1. */
 struct keep {
     struct crew crew;
     struct cox_variable *counter;
@@ -32,7 +32,7 @@ struct cox_future *keep_start(struct keep *keep, const struct keep_call *call);
 /* The result `name` of a closure that is done; the client has it. */
 int64_t keep_value(struct cox_future *future, const char *name);
 
-/* The same; fetches it if necessary, and frees the future. */
+/* As keep_value, but first fetches the result if necessary; frees the future. */
 int64_t keep_fetch(struct cox_future *future, const char *name);
 
 /* Calls a step without keep and returns its result `name`. */
@@ -43,7 +43,7 @@ int64_t keep_run(struct keep *keep, const char *name, const struct keep_call *ca
 int64_t keep_count(struct keep *keep);
 uint64_t keep_made_again(struct keep *keep);
 
-/* Releases the step that waits at that FIFO. */
+/* Replaces the FIFO by an empty file, so that no later attempt waits there. */
 void keep_open_gate(const char *fifo);
 
 /* Sends SIGTERM to a worker; returns when the worker is gone. */

@@ -33,7 +33,7 @@ struct cox_resource *keeper_create_plain(struct crew *crew, const char *name);
 struct cox_future *keeper_start(struct crew *crew, const char *step,
                                 const struct keeper_ask *ask);
 
-/* Waits for the step's number `name`, and frees the future. */
+/* Waits for the step, and frees the future. Returns the step's result `name`. */
 int64_t keeper_result(struct cox_future *future, const char *name);
 
 /* Starts a step and waits for its result. */
@@ -45,8 +45,8 @@ int64_t keeper_run(struct crew *crew, const char *step, const char *result,
 int64_t keeper_peek(struct crew *crew, const char *name, uint32_t index);
 int64_t keeper_count_alive(struct crew *crew, uint32_t index);
 
-/* Asserts that `step` fails on worker `index` with COX_ERESOURCE, and that its text
- * names the resource, the worker and the reason. */
+/* Asserts that `step` fails on worker `index` with COX_ERESOURCE, and that the error's
+ * text names the resource, the worker and the reason. */
 void keeper_assert_unmade(struct crew *crew, const char *step, const char *name,
                           uint32_t index, const char *reason);
 

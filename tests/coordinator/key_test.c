@@ -1,4 +1,4 @@
-/* Runs with a key: their members know each other, and others are nobody. */
+/* Runs with a key: members accept each other, and refuse everybody without the key. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -125,7 +125,7 @@ TEST(a_client_without_the_key_opens_nothing)
     guarded_close(&guarded);
 }
 
-/* The log of the one tells why; that of the other, who was there. */
+/* The worker's log says why it was refused; the ps's log says who tried to connect. */
 TEST(a_worker_without_the_key_is_told_why)
 {
     struct guarded guarded;

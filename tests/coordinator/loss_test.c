@@ -191,7 +191,7 @@ TEST(closure_that_fails_after_a_lost_attempt_tells_what_stays_applied)
     if (r == 0) { /* the ps had applied the commit before it stopped */
         assert_int_equal(1, on_ps1);
     } else if (on_ps1 == 1) {
-        /* and attempt 3, for the results, has failed as well */
+        /* attempt 3, which was to return the results, has failed as well */
         assert_code(COX_EREPLAY, r);
         assert_error_names("all its updates are applied");
     } else {

@@ -59,7 +59,7 @@ TEST(open_checks_its_options)
     cox_cluster_free(cluster);
 }
 
-/* ---- the loop runs while things are made */
+/* ---- the loop runs while cox_open is still making the client's parts */
 
 enum { TICKS = 3 };
 
@@ -92,7 +92,7 @@ void __wrap_coxi_resources_tick(struct cox_coordinator *c)
     }
 }
 
-/* Returns in the first tick. */
+/* Returns while the first tick runs. */
 int __wrap_coxi_loop_start(struct coxi_loop *loop, const char *name)
 {
     int r = __real_coxi_loop_start(loop, name);
@@ -120,8 +120,9 @@ int __wrap_coxi_replay_log_new(uint32_t n_ps, uint64_t bytes_max,
 }
 
 /*
- * The first tick lasts until the opening thread has gone on. Neither waits for the other
- * in a way that orders them, so ThreadSanitizer sees what both use.
+ * The first tick lasts until the opening thread has gone on. The two threads wait for
+ * each other by relaxed reads only, which order nothing, so ThreadSanitizer reports any
+ * field that both use without a lock.
  */
 TEST(the_first_tick_shares_nothing_with_the_opening)
 {
@@ -272,7 +273,7 @@ TEST(a_worker_whose_index_contradicts_its_place_in_the_list_is_named)
     assert_code(0, cox_cluster_parse(json, &wrong));
     crew_refused(wrong, NULL, COX_ECONFLICT, "--index");
     cox_cluster_free(wrong);
-    /* Also if the one worker that is needed is right. */
+    /* Opening fails even if one worker is enough and that worker is right. */
     (void)snprintf(json, sizeof(json),
                    "{\"ps\": [\"%s\", \"%s\"], \"worker\": [\"%s\", \"%s\"]}",
                    by_hand.addresses[0], by_hand.addresses[1], by_hand.addresses[2],

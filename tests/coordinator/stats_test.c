@@ -15,8 +15,8 @@ enum {
     MOST_MS = 3000,
     N_PS = 2,
     CALLS =
-        /* if one of these calls waited in vain, it would take a second, so that many
-         * would miss the deadline */
+        /* a call that waited in vain would take a second, so this many calls would
+         * miss the deadline */
     100
 };
 
@@ -73,7 +73,7 @@ TEST(stats_tell_what_a_ps_said_last_while_it_stands_still)
 /* ---- answers that come while another ps is asked */
 
 static atomic_bool
-    keeps_order; /* ps 0 answers only when ps 1 was asked; then both answer */
+    keeps_order; /* ps 0's answer waits until ps 1 was asked, and then for ps 1's */
 static atomic_int n_asked;
 static atomic_int n_answered;
 static void (*real_done)(struct coxi_psc_request *request, int code,

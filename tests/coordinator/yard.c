@@ -13,7 +13,7 @@ void yard_open_client(struct yard *yard, const struct cox_options *options)
     if (options != NULL) {
         o = *options;
     }
-    o.checkpoint_at_close = -1; /* as crew_open */
+    o.checkpoint_at_close = -1; /* as in crew_open */
     if (o.listen == NULL) {
         o.listen = yard->listen;
     }

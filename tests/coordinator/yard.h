@@ -39,8 +39,8 @@ void yard_wait_lost(struct yard *yard, uint64_t n);
 /* All statistics except those of the ps. */
 struct cox_stats yard_stats(struct yard *yard);
 
-/* The worker on which a closure has run; `only`: 1 + the index of the only one allowed,
- * 0: any. */
+/* Runs a closure, and returns the index of its worker. `only`: 1 + the index of the
+ * only worker that may run it; 0: any may. */
 int64_t yard_where(struct yard *yard, uint32_t only);
 
 /* Schedules `n` closures that add 1 to c0. */

@@ -24,7 +24,7 @@ static struct cox_options options_with_checkpoints(void)
     return options;
 }
 
-/* ---- what is told */
+/* ---- losses, refusals and clients that go on */
 
 TEST(a_ps_that_is_lost_and_comes_back_is_told_from_end_to_end)
 {
@@ -183,7 +183,7 @@ TEST(schedule_that_waits_for_a_checkpoint_which_fails_says_so)
     diary_close(&crew, diary);
 }
 
-/* ---- what waits */
+/* ---- calls that wait */
 
 TEST(closures_that_do_not_end_are_told_with_the_reason)
 {

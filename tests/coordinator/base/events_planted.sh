@@ -1,5 +1,6 @@
 #!/bin/sh
-# Planted faults in the table of events and in the code behind it: events.py must find each.
+# Plants faults in the table of events and in the code that it describes; events.py must
+# find each.
 #   events_planted.sh ROOT
 set -eu
 cd "$1"

@@ -128,7 +128,8 @@ struct late {
 };
 
 /* Starts a worker at an address when the ps has told a client to claim it again. The
- * worker dies with the thread that started it, so this thread waits for its end. */
+ * worker dies with the thread that started it, so this thread waits for the worker's
+ * end. */
 static void *come_late(void *arg)
 {
     struct late *late = arg;

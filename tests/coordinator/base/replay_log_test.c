@@ -111,7 +111,7 @@ TEST(log_knows_its_oldest_call)
     const uint32_t touched[] = {0};
     log_new(1, BYTES_MAX, &log);
     assert_int_equal(UINT64_MAX, coxi_replay_log_oldest_call(log));
-    assert_code(0, coxi_replay_log_barred(log, coxi_closure_id(1))); /* no call */
+    assert_code(0, coxi_replay_log_barred(log, coxi_closure_id(1))); /* not a call */
     for (size_t i = 0; i < 3; i++) {
         struct coxi_closure *call = call_new(ids[i]);
         assert_code(0, coxi_closure_log(log, call, touched, 1));
@@ -174,7 +174,7 @@ TEST(the_mark_passes_no_operation_that_is_not_done)
     coxi_replay_log_set(log, coxi_closure_id(3), COXI_REPLAY_DONE);
     uint64_t mark = coxi_replay_log_mark(log);
     coxi_replay_log_set(log, coxi_closure_id(2),
-                        /* after the mark, so the mark does not move */
+                        /* too late for the mark, which stays before operation 2 */
                         COXI_REPLAY_DONE);
     coxi_replay_log_forget(log, mark);
     assert_int_equal(2, n_entries(log));
@@ -202,7 +202,7 @@ TEST(an_operation_that_is_not_done_makes_no_checkpoint_due)
     coxi_replay_log_free(log);
 }
 
-/* Otherwise it might wait for a call that itself waits for room in the log. */
+/* Otherwise the held operation might wait for a call that waits for room in the log. */
 TEST(an_operation_that_is_held_makes_no_log_full)
 {
     struct coxi_replay_log *log;

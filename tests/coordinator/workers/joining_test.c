@@ -197,7 +197,7 @@ TEST(open_waits_for_as_many_workers_as_are_wanted_whoever_dials)
     yard_kill(&workers[1]);
 }
 
-/* ---- where it listens */
+/* ---- the address at which the client listens */
 
 static void assert_not_listening(const struct yard *yard, const char *listen,
                                  const char *named)
@@ -233,7 +233,7 @@ TEST(client_that_listens_nowhere_has_no_address)
     crew_close(&crew);
 }
 
-/* ---- who dials, by the letter */
+/* ---- messages between the client and peers that dial it */
 
 TEST(client_refuses_who_is_no_worker_of_its_version_with_a_name)
 {
@@ -282,7 +282,7 @@ TEST(client_refuses_who_is_no_worker_of_its_version_with_a_name)
 struct lurker {
     struct coxi_link *link;
     struct coxi_links *links;
-    atomic_int code; /* why its connection ended; or 0 */
+    atomic_int code; /* why its connection ended; 0 while it is open */
 };
 
 static int on_frame(void *arg, struct coxi_link *link, const struct coxi_frame *frame)

@@ -6,10 +6,10 @@
 #include "tests/coordinator/fake_worker.h"
 #include "tests/test.h"
 
-enum { MANY = 1200 }; /* more than go in one layout */
+enum { MANY = 1200 }; /* more variables than fit in one layout */
 
 struct ear {
-    uint8_t heard[COXI_VARIABLES_MAX]; /* by id */
+    uint8_t heard[COXI_VARIABLES_MAX]; /* by id: 1 if the worker was told of it */
     size_t n;
     size_t n_layouts;
 };

@@ -31,14 +31,14 @@ TEST(worker_that_leaves_gets_nothing_more_and_is_no_loss)
     caller_send(anna, &leaving, NULL, 0);
     yard_wait_ready(&yard, 0);
 
-    /* The worker finishes one closure and hands one back; that one and a new one
-     * wait. */
+    /* The worker finishes one closure and hands the other one back, which then
+     * waits. */
     fake_worker_answer(anna, &head[0], 0);
     assert_code(0, cox_future_wait(futures[0], 8000));
     cox_future_free(futures[0]);
     fake_worker_answer(anna, &head[1], COX_ECANCELLED);
     coxi_test_until(is_queued, &yard, "the return of a closure");
-    caller_expect_end(anna); /* and no closure before that */
+    caller_expect_end(anna); /* no closure is sent before the end */
     caller_close(anna);
 
     struct caller *berta = fake_worker(&yard, "berta", 8, 1);
@@ -54,7 +54,7 @@ TEST(worker_that_leaves_gets_nothing_more_and_is_no_loss)
     yard_close(&yard);
 }
 
-/* Closures that it has not answered run on other workers, and no loss is counted. */
+/* Closures that the worker has not answered run again, and no loss is counted. */
 TEST(worker_that_has_left_may_return_under_its_name)
 {
     struct yard yard;

@@ -97,7 +97,7 @@ TEST(the_other_workers_of_many_are_reached_over_the_stream)
 
 struct return_of {
     struct crew *crew;
-    uint64_t lost; /* so many losses */
+    uint64_t lost; /* how many losses the client has counted by then */
 };
 
 static bool is_back(void *arg)

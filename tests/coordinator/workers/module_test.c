@@ -53,8 +53,8 @@ TEST(module_that_a_worker_cannot_load_is_refused_in_the_linkers_words)
     crew_close(&crew);
 }
 
-/* Asserts that loading the module fails with this text on each of `n_workers`, and that
- * nothing else is lost. */
+/* Loads a module that ends the step process. Asserts that it is refused with the text
+ * `named` by each of `n_workers` workers, and that closures count once afterwards. */
 static void check_killer(int n_workers, const char *name, const char *named)
 {
     struct crew crew;

@@ -91,7 +91,7 @@ TEST(a_ps_that_no_worker_reaches_is_lost)
                   * back */
                  1);
     yard_count(&yard, 1);
-    /* It counts as alive while it keeps sending something. */
+    /* The worker counts as alive while it keeps sending messages. */
     int r;
     do {
         say(anna, COX_EPSLOST);

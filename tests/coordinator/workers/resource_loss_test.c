@@ -12,7 +12,7 @@
 #include "tests/test.h"
 #include "tests/worker/gate.h"
 
-/* ---- those that cannot be made */
+/* ---- resources that cannot be made */
 
 static void check_bad(const struct cox_options *options)
 {
@@ -23,7 +23,7 @@ static void check_bad(const struct cox_options *options)
                         &(struct keeper_ask){.number = "fail_on", .n = 1});
     (void)keeper_create_plain(&crew, "good");
 
-    /* It harms no steps that do not ask for it, or that run on another worker. */
+    /* "bad" harms no steps that do not ask for it, or that run on another worker. */
     for (int i = 0; i < 50; i++) {
         struct cox_future *future = keeper_start(
             &crew, "bump",
@@ -34,7 +34,7 @@ static void check_bad(const struct cox_options *options)
     assert_int_equal(50, crew_read(&crew, total));
     assert_int_equal(0, keeper_peek(&crew, "bad", 0));
 
-    /* On the other workers, and by cox_join, once, with the reason. */
+    /* A step that asks for it on worker 1 fails, and cox_join says so once. */
     keeper_assert_unmade(&crew, "bump", "bad", 1, "no luck here");
     assert_code(COX_ERESOURCE, cox_join(crew.c, -1));
     assert_error_names("(bump)");
@@ -101,7 +101,7 @@ static void check_crash_loop(const struct cox_options *options)
     assert_int_equal(
         1, keeper_run(&crew, "bump", "count", &(struct keeper_ask){.name = "good"}));
 
-    /* It is not tried again when the worker was away for another reason. */
+    /* The resource is not made again after the worker was away for another reason. */
     pid_t victim = crew_step_process(&crew, 0);
     crew_kill(victim);
     crew_wait_gone(victim);
@@ -207,7 +207,7 @@ static void check_killed(const struct cox_options *options)
         }
         assert_code(0, cox_schedule(crew.c, crew_function(&crew, "bump"), &call, NULL));
     }
-    assert_code(0, cox_join(crew.c, -1)); /* no step lacked it */
+    assert_code(0, cox_join(crew.c, -1)); /* no step lacked the resource */
     assert_int_equal(N, crew_read(&crew, total));
     crew_close(&crew);
 }
@@ -253,8 +253,8 @@ TEST(worker_that_dials_makes_what_was_created_before_there_was_any)
     yard_worker(&yard, &worker, "anna");
     assert_int_equal(9, keeper_result(future, "count"));
 
-    /* It is made again when the worker returns, as another process with the same
-     * name. */
+    /* The resource is made again when the worker returns, as another process with
+     * the same name. */
     yard_kill(&worker);
     yard_worker(&yard, &worker, "anna");
     future = keeper_start(&yard.crew, "bump",
@@ -359,8 +359,8 @@ TEST(client_that_ends_leaves_nothing_alive_on_its_workers)
     assert_int_equal(2, keeper_count_alive(&crew, 0));
     assert_code(0, cox_close(crew.c, 1000));
 
-    /* The resources are released soon after the client's connection has ended; the next
-     * client's names are free. */
+    /* The resources are released soon after the client's connection has ended, so that
+     * the next client can use the same names. */
     open_client(&crew, cluster);
     coxi_test_until(none_is_alive, &crew, "the end of what was kept");
     (void)keeper_create(&crew, "a", "make",
@@ -378,8 +378,8 @@ TEST(client_that_ends_leaves_nothing_alive_on_its_workers)
 
 /* ---- clients that go on */
 
-/* A checkpoint has a closure in its backlog that uses a resource, and waits at
- * `gate`. */
+/* Leaves a checkpoint whose backlog has a closure that uses a resource, and that waits
+ * at `gate`. */
 static void leave_backlog(const struct cox_options *options, const char *gate)
 {
     struct crew crew;
@@ -395,7 +395,7 @@ static void leave_backlog(const struct cox_options *options, const char *gate)
     crew_close(&crew);
 }
 
-/* A client that goes on from a backlog; its counter. */
+/* Opens a client that goes on from such a checkpoint; returns its counter. */
 static struct cox_variable *go_on(struct crew *crew, const char *gate)
 {
     struct cox_options options = COX_OPTIONS_INIT;
@@ -410,8 +410,8 @@ static struct cox_variable *go_on(struct crew *crew, const char *gate)
 
 /*
  * The backlog's closures have lower ids than the resources that this client creates.
- * They must find these all the same, even on a worker that joins in the middle of their
- * replay.
+ * They must find these resources all the same, even on a worker that joins in the
+ * middle of their replay.
  */
 TEST(resource_of_a_client_that_goes_on_is_there_when_its_backlog_is_replayed)
 {
@@ -437,7 +437,7 @@ TEST(resource_of_a_client_that_goes_on_is_there_when_its_backlog_is_replayed)
 }
 
 /* The program's writes before it schedules anything precede the backlog's closures,
- * also in a replay; so do the resources that it makes from them. */
+ * also in a replay; so do resources that it makes from the written values. */
 TEST(what_a_client_that_goes_on_writes_first_comes_before_its_backlog_in_a_replay)
 {
     const int64_t written = 42;

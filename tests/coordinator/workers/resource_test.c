@@ -7,7 +7,7 @@
 #include "tests/coordinator/keeper.h"
 #include "tests/test.h"
 
-/* ---- what is kept */
+/* ---- making and using resources */
 
 static void check_kept(const struct cox_options *options)
 {
@@ -185,7 +185,7 @@ TEST(resource_of_an_unknown_name_is_enoent_to_the_step)
     const struct keeper_ask ask = {.name = "other"};
     assert_int_equal(COX_ENOENT, keeper_run(&crew, "ask", "code", &ask));
     assert_int_equal(-1,
-                     keeper_run(&crew, "ask", "value", &ask)); /* and it is untouched */
+                     keeper_run(&crew, "ask", "value", &ask)); /* -1: value untouched */
     struct cox_future *future = keeper_start(&crew, "bump", &ask);
     assert_code(COX_ESTEP, cox_future_wait(future, -1));
     assert_error_names("'other'");
@@ -348,7 +348,7 @@ TEST(release_cancels_the_making)
     crew_close(&crew);
 }
 
-/* The worker need not have answered for the released resource. */
+/* Closures do not wait for the worker's answer about the released resource. */
 TEST(release_of_one_that_is_being_made_lets_the_others_go_on)
 {
     struct crew crew;
