@@ -37,7 +37,7 @@
  *   dispatch.c    a turn of the loop: assigns closures to workers, sends them (loop)
  *   attempts.c    handles the end of attempts (loop)
  *   settle.c      places closures in line, and settles them (loop)
- *   voiding.c     asks the ps before a closure ends that they may have (loop)
+ *   voiding.c     asks the ps what they have of a closure before it ends (loop)
  *   tally.c       works out how much of a closure is applied
  *   inputs.c, inputs_export.c  futures as arguments
  *   kept.c        results that stay on workers (loop)
@@ -85,9 +85,9 @@
  * Threads: user threads, one loop thread, one callback thread, one that delivers
  * events, one that writes the checkpoints of triggers. The loop owns closures from the
  * moment they leave the intake until they are settled, and everything about workers.
- * "Loop" means in a turn of it: a user thread may take one (cox_schedule). `lock`
- * guards the state that both sides use. Connections to the ps have threads of their own
- * (net/ps_client).
+ * "Loop" means: in a turn of the loop, which a user thread may take, too
+ * (cox_schedule). `lock` guards the state that both sides use. Connections to the ps
+ * have threads of their own (net/ps_client).
  */
 #ifndef COXI_COORDINATOR_COORDINATOR_H
 #define COXI_COORDINATOR_COORDINATOR_H
@@ -181,7 +181,7 @@ struct cox_coordinator {
     struct coxi_workers *workers; /* workers/worker.h */
     struct coxi_modules *modules; /* workers/module.h; lives as long as futures do */
     struct coxi_resources *resources; /* workers/resource.h */
-    struct coxi_closures *closures;   /* closures/closure.h; so does this */
+    struct coxi_closures *closures;   /* closures/closure.h; lives as long as futures */
     struct coxi_registry *registry;   /* variables/registry.h */
 };
 

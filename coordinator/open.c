@@ -52,8 +52,8 @@ static void fill_in(struct cox_options *o, const struct cox_cluster *cluster)
 {
     COXI_DEFAULTS_OPTIONS(COXI_FILL_IN)
     if (o->min_workers == 0) {
-        /* Workers that dial us may have to be told our address, which is not known
-         * before. */
+        /* Waits for no worker if all must dial us: the program may have to tell them
+         * our address, which it learns only when cox_open has returned. */
         o->min_workers = cluster->n_workers > 0;
     }
 }
@@ -429,8 +429,8 @@ static bool are_under_way(const struct cox_coordinator *c) COXI_REQUIRES(c->lock
            c->life.n_waking != atomic_load(&c->closures->n_woken);
 }
 
-/* Waits for calls of other threads until `until`; false: some have not ended. Nobody
- * tells that a call has woken the loop, which takes a moment: it looks again. */
+/* Waits for calls of other threads until `until`; false: some have not ended. Nothing
+ * signals that a call has woken the loop, so this looks every ms. */
 static bool await_calls(struct cox_coordinator *c, const struct timespec *until)
 {
     bool in_time = true;
@@ -499,8 +499,8 @@ static void release_ps(struct cox_coordinator *c)
     free(calls);
 }
 
-/* The result of cox_close. That another client has taken over takes precedence, because
- * the program may have run to its end without learning of it. */
+/* The result of cox_close. COX_EFENCED (another client has taken over) takes
+ * precedence, because the program may have run to its end without learning of it. */
 static int close_code(struct cox_coordinator *c, int code)
 {
     coxi_lock(&c->lock);

@@ -53,8 +53,8 @@ enum {
 /* The state of the triggers. */
 struct coxi_trigger {
     pthread_t thread;
-    /* this coordinator handles SIGTERM; used by the thread that opens, and where the
-     * trigger's thread ends */
+    /* this coordinator handles SIGTERM; used by the thread that opens, by the trigger's
+     * thread, and after that thread has ended */
     bool waits_for_term;
     /* Guarded by c->lock: */
     pthread_cond_t changed; /* a checkpoint is due, or no more will be */

@@ -91,9 +91,9 @@ static bool end_if_hopeless(struct coxi_closure *closure, const char *where)
 }
 
 /*
- * An attempt of an ASSIGNED closure, which no worker has any more, has ended without
- * ending the closure: the closure continues with its second attempt, goes back into the
- * queue, or ends for another reason. `where`: the worker's address.
+ * An attempt of an ASSIGNED closure has ended without ending the closure, and its
+ * worker no longer has it: the closure continues with its second attempt, goes back
+ * into the queue, or ends for another reason. `where`: the worker's address.
  */
 static void go_on(struct coxi_closure *closure, const char *where)
 {
@@ -163,8 +163,9 @@ static void note_crash(struct coxi_closure *closure, uint32_t worker, int cause)
     count(&closure->mishaps.crashes);
 }
 
-/* The worker reports an overrun before it ends the process, so that the closure does
- * not run elsewhere until the next process reports it again. */
+/* Counts an overrun once, although it may be reported twice: by the worker before it
+ * ends the process, so that it counts before the closure runs elsewhere; and by the
+ * next process. */
 static void note_overrun(const struct coxi_seat *seat, struct coxi_closure *closure,
                          uint32_t attempt)
 {
@@ -182,8 +183,8 @@ static void note_overrun(const struct coxi_seat *seat, struct coxi_closure *clos
     }
 }
 
-/* If several steps ran, each is only a suspect and runs alone from then on: the next
- * time the guilty one is the only one. A step that ran for too long is known. */
+/* If several steps ran, each is only a suspect and runs alone from then on, so the next
+ * crash shows the guilty one. A step that ran for too long is known to be guilty. */
 static void take_report(struct coxi_seat *seat, struct coxi_closure *closure,
                         const struct coxi_crashed_head *head, size_t n_ran)
 {

@@ -3,10 +3,11 @@
  * no lock held; it starts with the first callback and ends in cox_close, when every
  * future is settled and all callbacks were called.
  *
- * A callback hangs on its future until that is settled, then in `called` until its
- * turn, in the order of settling and, on one future, of cox_future_then. It holds a
- * reference to the future. Users decide how many there are: each is an allocation,
- * which is the bound (COX_ENOMEM).
+ * A callback is in the list of its future until the future is settled, then in `called`
+ * until its turn. Callbacks are called in the order in which their futures were
+ * settled; those of one future in the order of the calls of cox_future_then. A callback
+ * holds a reference to its future. Only memory bounds their number: each is an
+ * allocation (COX_ENOMEM).
  *
  * Threads: cox_future_then, coxi_callbacks_check: any; coxi_callbacks_pass: loop;
  * coxi_callbacks_stop: the thread that closes.
@@ -125,7 +126,7 @@ void coxi_callbacks_pass(struct cox_future *future)
     }
 }
 
-/* Ensures that the thread exists and will call what is passed now. */
+/* Ensures that the thread exists and will call the callbacks that are passed now. */
 static int ensure_thread(struct cox_coordinator *c) COXI_REQUIRES(c->lock)
 {
     if (c->life.closing) {

@@ -303,8 +303,8 @@ struct coxi_closures {
      * program schedules the next one. */
     uint64_t first_cancelled;
     struct coxi_intake intake;
-    /* of life.n_waking: cox_close waits for the rest; atomic, because the lock is given
-     * up before */
+    /* How many of the calls in life.n_waking have woken the loop; cox_close waits for
+     * the others. Atomic, because these calls no longer hold the lock. */
     atomic_uint_least64_t n_woken;
     /* futures of kept results that the loop must look at (kept.c) */
     struct coxi_closure *kept_listed;

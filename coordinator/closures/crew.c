@@ -21,7 +21,7 @@
 
 /* ---- reports to the user */
 
-/* Once each time that the worker comes. */
+/* Tells the user that the worker is ready, once each time that it comes. */
 static void tell_ready(struct coxi_seat *seat)
 {
     struct cox_coordinator *c = seat->c;
@@ -80,7 +80,7 @@ static void changed(struct coxi_worker *worker)
     coxi_seat_update(worker->seat);
 }
 
-/* None of its steps ended with its process. */
+/* The worker's process has not died, so none of its steps ended with it. */
 static void returned(struct coxi_worker *worker)
 {
     coxi_losses_told(worker->seat, &(struct coxi_crashed){NULL, 0});

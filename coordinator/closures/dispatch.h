@@ -5,7 +5,8 @@
 
 #include "coordinator/closures/seat.h"
 
-/* Runs when the loop is woken: takes in closures, cancels, sends, moves the watermark. */
+/* Runs when the loop is woken: takes in closures, cancels, sends, moves the
+ * watermark. */
 void coxi_dispatch(void *coordinator);
 
 /* ---- messages to a worker */

@@ -1,5 +1,5 @@
-/* Fetches results that are kept on a worker: with a closure that has no step, and that
- * is done when they have come to the client. Any thread. */
+/* Fetches results that are kept on a worker. A closure without a step does this: it is
+ * done when the results have come to the client. Any thread. */
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/sync.h"

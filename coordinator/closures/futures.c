@@ -4,7 +4,7 @@
  * coxi_future_settled: loop.
  *
  * A wait has one condition variable, and one waiter in the list of each future that it
- * waits for; the first future to be settled signals it, once. All that is under
+ * waits for; the first future to be settled signals it, once. All of this is guarded by
  * c->lock. Whether a future is settled can be read without the lock.
  *
  * Cost: cox_wait_any looks at futures until it finds a settled one. It begins after the

@@ -23,8 +23,8 @@ struct coxi_gate {
     bool (*is_writing)(const struct cox_coordinator *c);
     int (*wait)(struct cox_coordinator *c);
     int (*reset)(struct cox_coordinator *c, const struct coxi_variable *metric);
-    /* True if a closure of this program, which was just taken in, must wait for such a
-     * write: then it is WAITING. Loop. */
+    /* True if a closure of this program, which was just taken in, must wait for a write
+     * of the older client or for a reset: then it is WAITING. Loop. */
     bool (*holds)(struct coxi_closure *closure);
     /* At the end of a turn: lets the next write begin if its turn has come. Loop. */
     void (*turn)(struct cox_coordinator *c);
@@ -43,8 +43,8 @@ static inline const struct cox_function *coxi_gate_go_on(struct cox_coordinator 
 }
 
 /* Like coxi_gate_go_on, for a report of what the program waits for: it does not count
- * as scheduling or waiting. Before the program has done either, it returns NULL and lets
- * no closure run. With c->lock. */
+ * as scheduling or waiting. Before the program has done either, it returns NULL and
+ * lets no closure run. With c->lock. */
 static inline const struct cox_function *coxi_gate_missing(struct cox_coordinator *c)
 {
     const struct coxi_gate *gate = atomic_load(&c->closures->gate);
@@ -52,9 +52,9 @@ static inline const struct cox_function *coxi_gate_missing(struct cox_coordinato
 }
 
 /*
- * True while a write is left: of the older client; or, once the program has scheduled
- * or joined, a reset that follows the older client's closures. Any thread, with
- * c->lock.
+ * True while a write is left: one of the older client; or, once the program has
+ * scheduled or joined, a reset that follows the older client's closures. Any thread,
+ * with c->lock.
  */
 static inline bool coxi_gate_is_writing(const struct cox_coordinator *c)
 {
@@ -63,8 +63,9 @@ static inline bool coxi_gate_is_writing(const struct cox_coordinator *c)
 }
 
 /*
- * COX_ENOENT, naming the function to load: such a write, and everything that must wait
- * for it, waits for a closure whose function is not loaded. Any thread, with c->lock.
+ * COX_ENOENT if a write that is left (coxi_gate_is_writing), and with it everything
+ * that must wait for that write, waits for a closure whose function is not loaded. The
+ * text names the function to load. Any thread, with c->lock.
  */
 static inline int coxi_gate_check(struct cox_coordinator *c) COXI_REQUIRES(c->lock)
 {
@@ -73,9 +74,9 @@ static inline int coxi_gate_check(struct cox_coordinator *c) COXI_REQUIRES(c->lo
 }
 
 /*
- * COX_ENOENT, naming the function to load (`missing`, which coxi_gate_go_on has
- * returned): such a reset, and with it the closures that the program schedules, waits
- * for a closure of that function. Any thread, with c->lock.
+ * COX_ENOENT if a reset that is left, and with it the closures that the program
+ * schedules, waits for a closure of function `missing`, which coxi_gate_go_on has
+ * returned. The text names that function. Any thread, with c->lock.
  */
 static inline int coxi_gate_check_resets(const struct cox_coordinator *c,
                                          const struct cox_function *missing)
@@ -86,9 +87,10 @@ static inline int coxi_gate_check_resets(const struct cox_coordinator *c,
 }
 
 /*
- * Waits until all those writes are done: writes of this program come after them, and
- * its reads see them. COX_ENOENT as above; otherwise the code that ended the
- * coordinator. Any thread but the loop, without c->lock.
+ * Waits until no write is left (coxi_gate_is_writing): this program's writes come after
+ * the older client's, and its reads see these. COX_ENOENT as in coxi_gate_check;
+ * otherwise the code that ended the coordinator. Any thread but the loop, without
+ * c->lock.
  */
 static inline int coxi_gate_wait(struct cox_coordinator *c)
 {
@@ -97,7 +99,7 @@ static inline int coxi_gate_wait(struct cox_coordinator *c)
 }
 
 /*
- * The program has reset that metric. If closures of the older client are still to run
+ * The program has reset the metric. If closures of the older client are still to run
  * again, because the program has not scheduled or joined yet, the metric is reset once
  * more after them. Waits for room. COX_ENOMEM; otherwise the code that ended the
  * coordinator. Any thread but the loop, without c->lock.

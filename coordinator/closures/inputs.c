@@ -10,10 +10,10 @@
  * client.
  *
  * Each input holds a reference to its future, and counts as a user of the future's
- * results: in a call without kept inputs until the values were taken, in other calls
- * until the call is settled; it keeps the reference only as long as the call may have
- * to run again. While the input hangs on the future it also holds a reference to the
- * waiting closure, because the future may outlive that closure.
+ * results: until the values were taken if the call has no kept inputs, otherwise until
+ * the call is settled. After that it keeps the reference only as long as the call may
+ * have to run again. While the input hangs on the future it also holds a reference to
+ * the waiting closure, because the future may outlive that closure.
  *
  * Bounds: waiting closures count as queued ones (queue_max), inputs as arguments.
  *
@@ -219,7 +219,7 @@ int coxi_inputs_collect(const struct coxi_closure *closure, uint32_t at,
 
 /* ---- where a closure runs */
 
-/* The bytes of their values that a worker keeps. */
+/* How many bytes of the inputs' values the worker keeps. */
 static uint64_t bytes_at(const struct coxi_inputs *inputs, const struct coxi_seat *seat)
 {
     uint64_t bytes = 0;

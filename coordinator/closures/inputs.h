@@ -52,7 +52,8 @@ void coxi_inputs_go_on(struct cox_coordinator *c);
 /*
  * Describes the arguments of a call that is not settled, so that another client can run
  * it: appends the known values to `args`, and to `inputs` a struct coxi_backlog_input
- * for each missing one; *ret_n of these. Loop, after coxi_inputs_go_on.
+ * for each missing one; *ret_n: the number of these structs. Loop, after
+ * coxi_inputs_go_on.
  */
 int coxi_inputs_export(struct coxi_closure *closure, struct coxi_buffer *args,
                        struct coxi_buffer *inputs, size_t *ret_n);

@@ -26,7 +26,7 @@ struct coxi_inputs {
  * no such result; COX_ENOMEM. */
 int coxi_input_pack(const struct coxi_input *input, struct coxi_buffer *ret);
 
-/* True if a worker keeps, or kept, some result that they take. */
+/* True if a worker keeps, or kept, some result that the inputs take. */
 bool coxi_inputs_take_kept(const struct coxi_inputs *inputs);
 
 static inline bool coxi_closure_is_over(const struct coxi_closure *closure)

@@ -1,7 +1,7 @@
 /*
  * See losses.h. A closure fails when COXI_LOSSES_MAX workers were lost while its step
- * ran: it may be what kills them. The loss of a worker never counts against a closure
- * whose step has returned (design: exactly once): such a closure waits for a ps, not
+ * ran, because the step may be what kills them. The loss of a worker never counts
+ * against a closure whose step has returned, because such a closure waits for a ps, not
  * for its step.
  *
  * At the moment of a loss nobody knows which steps ran there. The oldest closures of
@@ -45,9 +45,9 @@ int coxi_losses_wait_ms(const struct cox_coordinator *c)
 
 /*
  * worker_wait_ms is meant for a cluster whose workers are gone. While a ps is away,
- * too, the client's own network may be down, and only replays could run anyway: then
- * workers have as long as a ps, and from the moment when all ps are back,
- * worker_wait_ms.
+ * too, the client's own network may be down, and only replays could run anyway. So
+ * workers then have as much time as the ps to come back, and from the moment when all
+ * ps are back, worker_wait_ms anew.
  */
 void coxi_losses_tick(struct cox_coordinator *c)
 {

@@ -15,8 +15,8 @@ void coxi_losses_begin(struct coxi_seat *seat);
  * did, or it did not die): for other closures the loss no longer counts. */
 void coxi_losses_told(struct coxi_seat *seat, const struct coxi_crashed *crashed);
 
-/* coxi_losses_tick checks how long closures must wait for workers; coxi_losses_wait_ms
- * returns that. */
+/* coxi_losses_wait_ms returns how long closures wait for workers before they fail.
+ * coxi_losses_tick starts that time anew when a ps is away, and when all are back. */
 void coxi_losses_tick(struct cox_coordinator *c);
 int coxi_losses_wait_ms(const struct cox_coordinator *c);
 

@@ -151,8 +151,8 @@ static int check_schedule(struct cox_coordinator *c, const struct cox_function *
     return r == 0 ? coxi_check_alive_locked(c) : r;
 }
 
-/* True if a closure may be taken in at once: nothing has gone wrong, no work of an older
- * client is left, and there is room. */
+/* True if a closure may be taken in at once: nothing has gone wrong, no work of an
+ * older client is left, and there is room. */
 static bool is_open(const struct cox_coordinator *c) COXI_REQUIRES(c->lock)
 {
     const struct coxi_life *life = &c->life;

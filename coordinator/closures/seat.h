@@ -80,8 +80,8 @@ size_t coxi_seat_capacity(const struct coxi_seat *seat);
  * given to workers. */
 void coxi_seat_update(struct coxi_seat *seat);
 
-/* The closures that the worker has, including those that are sent next; and its second
- * attempts. */
+/* Adds a closure to those that the worker has (or will have once the next dispatch is
+ * sent), or removes it; the same for second attempts. */
 void coxi_seat_take(struct coxi_seat *seat, struct coxi_closure *closure);
 void coxi_seat_let_go(struct coxi_seat *seat, struct coxi_closure *closure);
 void coxi_seat_take_second(struct coxi_seat *seat);

@@ -155,7 +155,7 @@ static void race(struct coxi_closure *closure, struct coxi_seat *seat)
     coxi_unlock(&c->lock);
 }
 
-/* ---- closures behind a long one */
+/* ---- closures that are queued after a long one */
 
 /* Asks for up to `n` closures back that the worker cannot have started; returns how
  * many. */

@@ -81,7 +81,7 @@ bool coxi_recovery_lost(struct cox_coordinator *c, const struct coxi_psc *psc,
     coxi_lock(&rec->set->lock);
     uint32_t p = coxi_psc_index(psc);
     if (c->ps.clients[p] == psc &&
-        !rec->set->stop) { /* psc is in use: not replaced, nor yet to replace another */
+        !rec->set->stop) { /* psc is in use: neither an old nor a future client */
         if (!rec->set->states[p].lost) {
             coxi_event(c, COX_EVENT_PS_LOST,
                        COXI_OF(.ps = coxi_maybe_of(p), .error = COX_EPSLOST),

@@ -426,7 +426,7 @@ static int bring_back(struct coxi_recovery *rec, uint32_t p, uint64_t end_ms)
     (void)coxi_recovery_on_loop(rec, exchange, &change);
     coxi_psc_retire(old, COX_EPSLOST, "another has taken its place");
     say_back(rec, &change);
-    /* it was lost before exchange(), which nobody has noted */
+    /* if it was lost before exchange(), nobody has noted that */
     if (coxi_psc_wait(psc, 0) != 0) {
         (void)coxi_recovery_lost(c, psc, coxi_error_text());
     }

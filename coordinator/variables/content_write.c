@@ -239,7 +239,7 @@ static int tell_partial(const struct coxi_variable *v, const struct part *parts,
 }
 
 /*
- * A write has failed with `code` on some ps. Returns that if it is applied nowhere, 0
+ * A write has failed with `code` on some ps. Returns `code` if it is applied nowhere, 0
  * if it is applied everywhere after all; otherwise an error that names the ps that have
  * it.
  */

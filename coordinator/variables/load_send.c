@@ -76,7 +76,7 @@ static bool find_states(const struct coxi_checkpoint *checkpoint,
     return source->step != NULL;
 }
 
-/* Finds the lives of rows: all arrays or none. */
+/* Finds the arrays with the lives of rows: all of them, or none. */
 static void find_life(const struct coxi_checkpoint *checkpoint,
                       const struct coxi_variable *from, struct coxi_load_source *source)
 {

@@ -36,7 +36,7 @@ SAME(COX_TRUNCATED_NORMAL, COXI_INIT_TRUNCATED_NORMAL);
 SAME(COX_NONFINITE_ALLOW, COXI_NONFINITE_ALLOW);
 SAME(COX_METRIC_AUC, COXI_METRIC_AUC);
 SAME(COX_METRIC_AUC + 1, COXI_METRIC_END);
-/* and higher numbers: only the client has them */
+/* initializers from COXI_INIT_END on exist only in the client */
 SAME(COX_GLOROT_UNIFORM, COXI_INIT_END);
 
 static void put_default(float *number, float value)

@@ -32,7 +32,7 @@ _Static_assert((int)COX_NAME_MAX == (int)COXI_WIRE_NAME_MAX, "one limit");
 
 /* ---- creating */
 
-/* Creates it on the ps that hold a part of it; a table: on all. */
+/* Creates the variable on the ps that hold a part of it; a table on all ps. */
 static int create_parts(struct cox_coordinator *c, const struct coxi_variable *variable,
                         struct coxi_closure_id closure, const uint64_t *incarnations)
 {

@@ -80,7 +80,7 @@ struct cox_progress {
      * because the client's own writes (create, assign, add, rate, load, reset) take
      * ids, too. To go on, use `cursor` */
     uint64_t closure;
-    /* The cursor of the last call that has one and that the checkpoint covers; 0: none */
+    /* The cursor of the last call with one that the checkpoint covers; 0: none */
     uint64_t cursor;
     /* How many calls up to there run again */
     uint64_t rerun;
