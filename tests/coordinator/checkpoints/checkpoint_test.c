@@ -1,4 +1,4 @@
-/* Checkpoints: what they hold, who may write where. */
+/* Checkpoints: what they hold, and which directories a client may write them to. */
 #include <dirent.h>
 #include <stdio.h>
 #include <string.h>
@@ -149,8 +149,8 @@ TEST(what_a_client_left_unfinished_is_removed_by_the_next)
     assert_int_equal(0, mkdir(coxi_test_path("ckpt/ckpt-1.tmp"), 0700));
     coxi_test_write(coxi_test_path("ckpt/ckpt-1.tmp/x"), "x", 1);
     open_at(&crew, dir, NULL);
-    assert_int_equal(1, count_entries(dir)); /* whose it is */
-    assert_int_equal(2, save(&crew, 0));     /* nobody else's number */
+    assert_int_equal(1, count_entries(dir)); /* the claim */
+    assert_int_equal(2, save(&crew, 0));     /* 1 was the other client's */
     crew_close(&crew);
 }
 

@@ -40,7 +40,7 @@ static void open_run(struct run *run, struct cox_options *options)
     assert_code(0, cox_variable_create(run->crew.c, &w, &run->w));
 }
 
-/* Gradients for the keys from `first` on. */
+/* Runs steps that push gradients for PUSH keys, from `first` on. */
 static void train(struct run *run, uint64_t first)
 {
     uint64_t keys[PUSH];
@@ -172,7 +172,7 @@ TEST(a_lost_ps_is_restored_from_what_builds_on_each_other)
     while (recovered(&run) == N_PS) {
         assert_trained(&run);
     }
-    assert_int_equal(5, save(&run, 0)); /* and ps 1 only the changes */
+    assert_int_equal(5, save(&run, 0)); /* ps 1 writes changes only */
     assert_saved(&run);
     crew_close(&run.crew);
 }

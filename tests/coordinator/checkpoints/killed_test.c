@@ -18,7 +18,7 @@
 #include "tests/coordinator/crew.h"
 #include "tests/test.h"
 
-/* How many kills: more than the few by default with COX_TEST_KILLS=200. */
+/* The number of kills, unless COX_TEST_KILLS says another one. */
 enum { KILLS = 20, ELEMENTS = 4096 };
 
 static struct cox_options options_for(const char *dir)

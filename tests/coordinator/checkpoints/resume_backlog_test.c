@@ -42,7 +42,7 @@ TEST(a_call_that_runs_again_is_covered_and_a_cancelled_one_is_not)
     struct cox_function *number_off = crew_function(&crew, "number_off");
     assert_code(0, cox_schedule(crew.c, number_off, NULL, &done[0]));
     assert_int_equal(0, order_of(done[0]));
-    assert_code(0, cox_checkpoint_save(crew.c, NULL, NULL)); /* 1: 7 runs */
+    assert_code(0, cox_checkpoint_save(crew.c, NULL, NULL)); /* in ckpt-1, 7 runs */
     call.cursor = 8;
     call.inputs = &(struct cox_input){"attempt", hold.future, "attempt"};
     call.n_inputs = 1;
@@ -101,7 +101,7 @@ TEST(what_was_under_way_is_run_again_when_the_program_goes_on)
     cox_cluster_free(cluster);
     assert_int_equal(1, resuming_progress(&crew).rerun);
     c0 = crew_counter(&crew, "c0");
-    /* the module of its function is not loaded yet */
+    /* the resumed call's module is not loaded yet */
     assert_int_equal(2, crew_read(&crew, c0));
     assert_code(COX_ENOENT, cox_join(crew.c, -1));
     assert_error_names("'hold_and_count'");
@@ -137,7 +137,7 @@ TEST(a_chain_of_calls_that_was_under_way_is_run_again_with_its_results)
             0, cox_schedule(crew.c, crew_function(&crew, "echo"), &call, &futures[i]));
         input.future = futures[i];
     }
-    /* Its commit gives a ps a higher id than those of all these calls. */
+    /* The commit of this call gives a ps a higher id than those of the chain. */
     resuming_schedule(&crew, "number_off", 0, 1, 1);
     struct cox_stats stats = COX_STATS_INIT;
     do {
@@ -158,7 +158,7 @@ TEST(a_chain_of_calls_that_was_under_way_is_run_again_with_its_results)
     crew_close(&crew);
 }
 
-/* ---- what is left, when something fails */
+/* ---- a backlog, and steps that fail or cannot run */
 
 TEST(a_step_that_fails_does_not_cancel_what_the_client_before_has_left)
 {
@@ -352,7 +352,7 @@ TEST(a_metric_that_is_reset_names_the_function_that_is_missing)
  * anything, and before the reset gets its place in the order. */
 __typeof__(coxi_operation_hold) __real_coxi_operation_hold, __wrap_coxi_operation_hold;
 
-static void (*meanwhile)(struct crew *crew); /* another thread calls this then, once */
+static void (*meanwhile)(struct crew *crew); /* as if another thread called it; once */
 static struct crew *meanwhile_of;
 
 int __wrap_coxi_operation_hold(
@@ -422,7 +422,7 @@ TEST(calls_that_overtake_a_reset_do_not_wait_for_it)
     crew_close(&crew);
 }
 
-/* ---- what the checkpoint has cannot be taken up */
+/* ---- a backlog that cannot be resumed */
 
 __typeof__(coxi_closure_new) __real_coxi_closure_new, __wrap_coxi_closure_new;
 

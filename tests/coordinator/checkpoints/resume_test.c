@@ -178,7 +178,7 @@ TEST(a_directory_of_another_number_of_ps_is_refused)
     cox_cluster_free(cluster);
 }
 
-/* ---- a ps that goes on while its client is another */
+/* ---- a ps that stays while another client takes over */
 
 TEST(a_ps_is_set_back_in_place_and_the_client_before_is_fenced_off)
 {

@@ -40,7 +40,7 @@ static struct cox_stats stats_of(struct crew *crew)
     return stats;
 }
 
-/* ---- when */
+/* ---- when checkpoints are written */
 
 TEST(checkpoints_are_written_every_so_many_closures)
 {
@@ -200,7 +200,7 @@ TEST(closing_waits_for_the_one_that_is_being_written)
     free(all);
 }
 
-/* ---- what is kept */
+/* ---- which checkpoints are kept */
 
 static void save(struct crew *crew, int n)
 {
@@ -377,7 +377,7 @@ TEST(closing_early_saves_what_is_not_done_as_not_done)
     crew_open(&crew, 1, 1, "counter", &options);
     struct cox_progress progress = COX_PROGRESS_INIT;
     assert_code(0, cox_progress(crew.c, &progress));
-    /* closures that the previous client had begun */
+    /* joins the closures that the previous client had begun */
     assert_code(0, cox_join(crew.c, -1));
     assert_int_equal(progress.cursor, crew_read(&crew, crew_counter(&crew, "c0")));
     crew_close(&crew);
@@ -498,7 +498,7 @@ TEST(no_cursor_passes_over_a_call_that_outlives_its_join)
     do {
         assert_code(COX_ETIMEDOUT, cox_join(crew.c, 20));
     } while (cox_future_wait(looking.future, 0) == COX_ETIMEDOUT);
-    crew_kill(crew_step_process(&crew, 0)); /* nobody joins now */
+    crew_kill(crew_step_process(&crew, 0)); /* no thread is in cox_join */
     assert_code(COX_ECANCELLED, cox_future_wait(deaf.future, -1));
     assert_code(COX_ECANCELLED, cox_checkpoint_save(crew.c, NULL, NULL));
     assert_error_names("cancelled closure 2,");
@@ -563,7 +563,7 @@ TEST(no_cursor_passes_over_calls_that_the_end_of_the_run_settled)
     assert_code(0, cox_future_wait(done, 10000));
     ends_with_run = waits;
     assert_code(COX_EREPLAY, cox_checkpoint_save(crew.c, NULL, NULL));
-    assert_code(COX_EREPLAY, cox_checkpoint_save(crew.c, NULL, NULL)); /* nor later */
+    assert_code(COX_EREPLAY, cox_checkpoint_save(crew.c, NULL, NULL)); /* later, too */
     assert_int_equal(0, latest());
     ends_with_run = NULL;
     crew_hold_release(&hold);

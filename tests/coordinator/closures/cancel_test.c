@@ -7,7 +7,7 @@
 
 enum { GRACE_MS = 100, LONG_MS = 600000 };
 
-/* Steps of "hold" on one worker, with a counter. */
+/* Opens a crew with module hold; returns a counter. */
 static struct cox_variable *open_crew(struct crew *crew, int n_workers, int grace_ms)
 {
     struct cox_options options = COX_OPTIONS_INIT;
@@ -47,7 +47,7 @@ TEST(cancelling_what_is_queued_or_waits_ends_it_and_nothing_else)
     }
     for (int i = 0; i < N; i += 2) {
         assert_code(COX_ECANCELLED, cox_future_wait(queued[i], -1));
-        assert_code(0, cox_future_cancel(queued[i])); /* again: nothing */
+        assert_code(0, cox_future_cancel(queued[i])); /* changes nothing */
     }
     assert_code(COX_ETIMEDOUT, cox_future_wait(hold.future, 0));
     crew_hold_release(&hold);
@@ -229,7 +229,7 @@ TEST(step_that_loops_for_ever_fails_after_max_attempts)
 
 TEST(step_that_hangs_runs_max_attempts_times_on_many_workers)
 {
-    /* so a worker is free whenever another one is lost */
+    /* with 5 workers, one is free whenever another one is lost */
     check_overrun("hold_and_count", 5, 3);
 }
 

@@ -145,8 +145,8 @@ TEST(first_error_cancels_the_rest_is_told_once_and_all_is_usable_after)
     assert_code(0, cox_join(crew.c, -1));
 
     /*
-     * With closures queued after it. Nothing is cancelled before the join reports the
-     * error, so `last` keeps them from starting until then.
+     * The same with closures queued after the one that fails. They are cancelled only
+     * when the join reports the error; until then `last` keeps them from starting.
      */
     struct crew holding = crew;
     crew.module = counter_module;
@@ -317,7 +317,7 @@ TEST(closing_cancels_what_has_not_run_and_futures_still_tell)
     assert_code(0, cox_close(NULL, 0));
 }
 
-/* ---- who comes first, and where */
+/* ---- the order of closures, and the workers that run them */
 
 static int64_t result_of(struct cox_future *future, const char *name)
 {
@@ -370,7 +370,7 @@ TEST(higher_priority_comes_first_and_equal_ones_in_order)
 
 enum { N_EACH = 10 };
 
-/* All of the even futures are settled, or all of the odd ones. */
+/* True if all even futures are settled, or all odd ones. */
 static bool is_half_done(void *arg)
 {
     struct cox_future **futures = arg;

@@ -249,7 +249,7 @@ TEST(worker_killed_from_outside_is_no_crash_of_its_step)
     crew_close(&crew);
 }
 
-/* ---- what is told while nobody asks */
+/* ---- events of crashes and overruns */
 
 TEST(crash_is_told_with_its_step_and_signal)
 {
@@ -272,7 +272,8 @@ TEST(crash_is_told_with_its_step_and_signal)
     diary_close(&crew, diary);
 }
 
-/* A signal from another process: no step is known to have caused it. */
+/* The signal comes from another process, so no step is known to have caused the
+ * crash. */
 TEST(crash_that_no_step_is_known_to_have_caused_is_told_of_each)
 {
     struct crew crew;

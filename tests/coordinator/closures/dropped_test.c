@@ -8,7 +8,7 @@
 static size_t n_told;
 static size_t n_messages;
 
-/* Instead of the real one. */
+/* Replaces the real function: checks the message, and counts what it tells. */
 int __wrap_coxi_worker_send(struct coxi_worker *worker,
                             const struct coxi_message *message,
                             const struct coxi_payload *payload);
@@ -45,7 +45,7 @@ TEST(more_results_are_dropped_at_once_than_a_message_tells)
     assert_int_equal(n, n_told);
     assert_true(n_messages > 1);
     assert_false(seat.is_dropper);
-    coxi_kept_flush(&c); /* once only */
+    coxi_kept_flush(&c); /* sends nothing more */
     assert_int_equal(n, n_told);
     coxi_buffer_fini(&seat.dropped);
 }

@@ -44,8 +44,8 @@ static void schedule(struct crew *crew, const struct scripts *scripts,
     assert_code(0, cox_schedule(crew->c, crew_function(crew, "follow"), &call, ret));
 }
 
-/* Runs the first attempt up to its FOLLOW_WAIT, kills it there, and waits for the end of
- * the closure. */
+/* Runs the first attempt up to its FOLLOW_WAIT, kills it there, and waits for the end
+ * of the closure. */
 static int kill_at_gate(struct crew *crew, struct scripts *scripts)
 {
     struct cox_future *future;
@@ -135,8 +135,8 @@ TEST(step_that_fails_after_its_flush_is_partial_and_names_the_ps)
     crew_close(&crew);
 }
 
-/* The closure is not replayed: the restored ps has the part of it that the checkpoint
- * has. */
+/* Closures that failed in part are not replayed: the restored ps has only the parts
+ * that the checkpoint has. */
 TEST(part_of_a_closure_is_as_in_the_checkpoint_when_its_ps_comes_back)
 {
     static const int64_t script[] = {0, FOLLOW_FLUSH, FOLLOW_FAIL};

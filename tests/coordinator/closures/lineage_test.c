@@ -1,4 +1,5 @@
-/* Kept results whose worker is lost: the closures that made them run again, and count once. */
+/* Kept results whose worker is lost: the closures that made them run again, and count
+ * once. */
 #include <string.h>
 
 #include "coordinator/closures/inputs.h"
@@ -44,7 +45,7 @@ TEST(line_of_three_is_made_again_when_its_worker_is_killed)
         13, keep_run(&keep, "x", &(struct keep_call){.own = 10, .takes = {line[2]}}));
     assert_int_equal(3, keep_made_again(&keep));
     assert_int_equal(4, keep_count(&keep));        /* each closure counted once */
-    assert_int_equal(1, keep_fetch(line[0], "x")); /* by the way */
+    assert_int_equal(1, keep_fetch(line[0], "x")); /* remade, too */
     assert_int_equal(3, keep_made_again(&keep));
     free_all(line + 1, 2);
     keep_close(&keep);
@@ -161,7 +162,7 @@ TEST(result_that_cannot_be_made_again_fails_what_needs_it_by_name)
     assert_error_names("one too many");
     assert_code(COX_ESTEP, cox_future_fetch(b, -1));
     assert_error_names("could not be made again");
-    assert_code(0, cox_future_wait(b, 0)); /* it was done */
+    assert_code(0, cox_future_wait(b, 0)); /* `b` itself is done */
     cox_future_free(a);
     cox_future_free(b);
     cox_future_free(c);
@@ -225,7 +226,7 @@ TEST(kept_results_survive_many_kills_and_every_step_counts_once)
     keep_close(&keep);
 }
 
-/* ---- beside what else is done again */
+/* ---- with replays for a lost ps, and with backlogs */
 
 static struct cox_options with_checkpoints(void)
 {
@@ -242,7 +243,7 @@ static void lose_ps(struct keep *keep)
     uint64_t before = stats.ps_recovered;
     crew_kill(crew_ps_process(&keep->crew, 0));
     while (stats.ps_recovered == before) {
-        (void)crew_read(&keep->crew, keep->counter); /* waits for that */
+        (void)crew_read(&keep->crew, keep->counter); /* waits for the ps */
         assert_code(0, cox_stats(keep->crew.c, &stats));
     }
 }
@@ -405,7 +406,8 @@ static void save_held_line(struct keep *keep, const struct cox_options *options,
         keep,
         &(struct keep_call){.step = "add", .fifo = ret->gate, .takes = {ret->line[1]}});
     ret->fd = gate_pass(ret->gate);
-    /* Another call, on the other worker, so that a ps has a higher id than the held call's. */
+    /* Another call, on the other worker, so that a ps has a higher id than the held
+     * call's. */
     assert_int_equal(1, keep_run(keep, "x", &(struct keep_call){.own = 1}));
     assert_code(0, cox_checkpoint_save(keep->crew.c, NULL, NULL));
 }
@@ -437,15 +439,16 @@ TEST(client_that_goes_on_makes_again_what_the_one_before_had_kept)
     assert_code(0, cox_checkpoint_save(keep.crew.c, NULL, NULL));
     keep_close(&keep);
 
-    keep_open(&keep, 2, &options); /* and no daemon of it is left */
+    keep_open(&keep, 2, &options); /* none of its daemons is left */
     assert_code(0, cox_progress(keep.crew.c, &progress));
     assert_int_equal(0, progress.rerun);
     assert_int_equal(3 + 2, keep_count(&keep));
     keep_close(&keep);
 }
 
-/* The call that waits for the held one also takes a result that the client has fetched.
- * The backlog must contain that value beside the input that is still missing. */
+/* A call takes a result that the client has fetched, and cannot start while a held step
+ * occupies its worker. The backlog must contain that result among the call's
+ * arguments. */
 TEST(client_that_goes_on_has_all_arguments_of_calls_that_take_what_was_fetched)
 {
     struct keep keep;

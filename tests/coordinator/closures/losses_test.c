@@ -15,9 +15,9 @@ static struct cox_future *schedule(struct yard *yard)
 }
 
 /*
- * Lets the worker's process die `n` times, each time while it has the closure. Each
- * next process reports that the step ran (`ran`), or that nothing ran. *ret: the last
- * attempt.
+ * Lets the worker's process die `n` times, each time while it has the closure. After
+ * each death but the last, the next process reports that the step was running (`ran`),
+ * or that no step was.
  */
 static void lose_and_tell(struct yard *yard, int n, bool ran)
 {
@@ -77,7 +77,7 @@ TEST(closure_whose_step_ran_in_every_lost_worker_fails)
     yard_close(&yard);
 }
 
-/* Only the worker's connection breaks, and it dials again. */
+/* Only the worker's connection breaks, and the worker dials again. */
 TEST(worker_whose_process_has_not_died_is_no_loss_to_a_closure)
 {
     struct yard yard;
@@ -95,9 +95,9 @@ TEST(worker_whose_process_has_not_died_is_no_loss_to_a_closure)
 }
 
 /*
- * The i-th host takes the closure and is lost. The first host has committed the last
- * segment on the ps before; that segment says that it touched a second ps, which does
- * not have it.
+ * The i-th host takes the closure and is lost. Before that, the first host commits the
+ * closure's last segment on the ps. The segment claims to have touched a second ps as
+ * well, which does not exist, so the closure is never wholly applied.
  */
 static void lose_host(struct yard *yard, int i)
 {
@@ -129,8 +129,8 @@ TEST(closure_that_a_ps_has_the_end_of_outlives_any_number_of_hosts)
     yard_close(&yard);
 }
 
-/* After the last loss that the closure may have, the ps is asked what it has applied of
- * it, but it is stopped. */
+/* After the last loss that a closure may have, the client asks the ps what it has
+ * applied of the closure; but the ps is stopped. */
 TEST(closure_that_is_cancelled_while_the_ps_are_asked_about_it_does_not_run_again)
 {
     struct yard yard;

@@ -137,8 +137,8 @@ TEST(closure_of_which_nobody_holds_the_future_is_done_when_all_is_applied)
     yard_close(&yard);
 }
 
-/* The ps is lost while it is asked what it has applied of the closure, whose attempt is
- * done by then. */
+/* The ps is lost while the client asks it what it has applied of the closure. By then
+ * the worker has reported the closure's second attempt as done. */
 TEST(what_a_closure_keeps_that_runs_again_is_of_its_last_attempt)
 {
     struct yard yard;
@@ -205,8 +205,8 @@ static void *join(void *arg)
     return &code;
 }
 
-/* The error of one closure cancels all others, except this one: all its updates are
- * applied, and only its result is missing. */
+/* The error of one closure cancels all others except the applied one, because only its
+ * result is missing. */
 TEST(error_of_another_closure_does_not_take_what_an_applied_one_returned)
 {
     struct yard yard;

@@ -15,11 +15,11 @@ TEST(a_slot_has_two_milliseconds_of_work_at_hand_within_a_host)
 
 TEST(a_slot_has_what_is_on_its_ways_besides_the_work_at_hand)
 {
-    /* 10 ms each way to the client and to the ps: 40 closures of 1 ms are on their
-     * way. */
+    /* 10 ms each way, to the client and to the ps, are 40 ms in all: 40 closures of
+     * 1 ms are under way. */
     assert_int_equal(52, coxi_ahead(1000, 40000));
     assert_int_equal(27, coxi_ahead(1000, 20000));
-    /* closures of 1 s need no more than one */
+    /* of closures that take 1 s, one in advance is enough */
     assert_int_equal(1, coxi_ahead(1000000, 40000));
 }
 
@@ -28,7 +28,7 @@ TEST(a_slot_has_a_few_at_hand_before_run_times_are_known_and_never_too_many)
     assert_int_equal(5, coxi_ahead(0, 0));
     assert_int_equal(5, coxi_ahead(0, 40000));
     assert_int_equal(1024, coxi_ahead(1, 40000));
-    assert_int_equal(627, coxi_ahead(1000, 1e9)); /* counts as half a second */
+    assert_int_equal(627, coxi_ahead(1000, 1e9)); /* ways count as 0.5 s at most */
 }
 
 TEST(the_way_to_a_worker_is_what_its_echoes_took_less_what_it_held_them)
@@ -124,7 +124,7 @@ TEST(closures_of_a_higher_priority_precede_those_for_one_worker_only)
     options.prefetch = N; /* all fit in the first dispatch */
     yard_open(&yard, &options);
     struct caller *anna = fake_worker(&yard, "anna", 7, 0);
-    for (int i = 0; i < N; i++) { /* while it is not ready */
+    for (int i = 0; i < N; i++) { /* before it is ready */
         schedule_at(&yard, calls[i].priority, calls[i].only, &futures[i]);
     }
     fake_worker_accept(anna, 0);

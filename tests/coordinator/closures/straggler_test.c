@@ -43,7 +43,7 @@ TEST(straggler_is_raced_by_an_idle_worker_and_counts_once)
     assert_code(0, cox_future_wait(hold.future, -1));
     assert_int_equal(2, attempt_of(hold.future));
     crew_hold_end(&hold);
-    /* The first attempt ends, too, and something that comes after it: */
+    /* The first attempt ends, too, and closures that come after it run: */
     crew_schedule(&crew, crew_function(&crew, "nothing"), 100, 0);
     assert_code(0, cox_join(crew.c, -1));
     assert_int_equal(SAMPLES + 1, crew_read(&crew, counter));
@@ -96,7 +96,7 @@ static bool is_raced(void *arg)
     return stats.speculated > 0;
 }
 
-/* While both attempts run, worker `victim` dies, which has the first or the second. */
+/* While two attempts of a closure run, worker `victim` dies, which runs one. */
 static void check_race_with_a_loss(int victim)
 {
     struct crew crew;

@@ -15,7 +15,8 @@
 
 enum { N_PS = 2 };
 
-/* Two ps that nobody starts again, and a worker that dials; c0 is on ps 0, c1 on ps 1. */
+/* Two ps that nobody starts again, and a worker that dials. c0 is on ps 0, c1 on
+ * ps 1. */
 struct pair {
     struct crew crew;
     struct cox_cluster *cluster;
@@ -179,7 +180,7 @@ TEST(closures_wait_for_workers_as_long_as_for_a_ps_while_one_is_away)
     kill_worker(&pair);
     coxi_test_until(is_alone, &pair, "the loss of the worker");
     struct cox_future *future = follow(&pair, script, 2, "");
-    /* Twice as long as they would wait for workers alone. */
+    /* Twice as long as closures wait if only workers are missing. */
     assert_code(COX_ETIMEDOUT, cox_future_wait(future, 2000));
     start_worker(&pair);
     coxi_test_until(is_ready, &pair, "the worker");

@@ -33,7 +33,8 @@ void gated_open(struct gated *s, int n_ps, int n_workers, const char *module,
 
 void gated_join(struct gated *s);
 
-/* Runs a step that adds 1 to c0. Its replay waits: crew_hold_wait(&s->gate). */
+/* Runs a step that adds 1 to c0. When it is replayed it waits at the gate, where
+ * crew_hold_wait(&s->gate) finds it. */
 void gated_pass(struct gated *s);
 
 void gated_assign(struct gated *s, struct cox_variable *counter, int64_t value);

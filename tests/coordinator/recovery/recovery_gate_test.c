@@ -1,6 +1,6 @@
 /*
- * While a ps is being recovered, nothing but the current batch of the replay runs. Calls
- * of coxi_pull_rows go through this file (ld --wrap).
+ * While a ps is being recovered, nothing but the current batch of the replay runs.
+ * Calls of coxi_pull_rows go through this file (ld --wrap).
  */
 #include <signal.h>
 #include <unistd.h>
@@ -19,7 +19,7 @@ enum { SAMPLES = 40 }; /* runs of "straggle", so that its average time is known 
 /* ---- second attempts */
 
 /* All workers are busy until the ps is lost, so the straggler gets no second attempt
- * before. */
+ * before that. */
 TEST(a_straggler_gets_no_second_attempt_while_a_ps_is_recovered)
 {
     struct gated s;
@@ -28,7 +28,7 @@ TEST(a_straggler_gets_no_second_attempt_while_a_ps_is_recovered)
     gated_open(&s, 1, 3, NULL, NULL);
     gated_run_many(&s, "straggle", SAMPLES);
     assert_code(0,
-                cox_checkpoint_save(s.crew.c, NULL, NULL)); /* they are not replayed */
+                cox_checkpoint_save(s.crew.c, NULL, NULL)); /* no sample is replayed */
     gated_pass(&s);
     gated_assign(&s, s.c0, 1000);
     for (int i = 0; i < 2; i++) {
@@ -67,8 +67,8 @@ static struct cox_future *start_kept(struct gated *s, const char *step, bool kee
     return future;
 }
 
-/* A call of echo that keeps "x" on worker 0 and touches no ps. x is 5, or the x of
- * `takes`. */
+/* A call of echo that keeps "x" on worker 0 and touches no ps. x is the x of `takes`,
+ * or 5 if that is NULL. */
 static struct cox_future *start_echo(struct gated *s, struct cox_future *takes)
 {
     const int64_t five = 5;
@@ -171,7 +171,7 @@ TEST(a_replay_in_which_another_ps_is_lost_begins_anew)
     gated_open(&s, 2, 1, NULL, &options);
     gated_assign(&s, s.c1, 500);
     gated_pass(&s);
-    gated_run_many(&s, "carry", 4); /* c1 to c0 */
+    gated_run_many(&s, "carry", 4); /* adds c1 to c0 */
     gated_lose_ps(&s, 0, 1);
     crew_hold_wait(&s.gate);
     gated_lose_ps(&s, 1, 2);
@@ -217,8 +217,9 @@ static bool is_back_or_over(void *arg)
     return cox_join(wanted->s->crew.c, 0) == COX_EPSLOST || gated_have_recovered(arg);
 }
 
-/* As if the replay killed the ps each time. Each time it has come back first: the
- * client does not notice the loss of a process that it has not reached. */
+/* The test kills the ps again and again, as if the replay did. It waits until the ps is
+ * back before it kills it again, because the client does not notice the loss of a
+ * process that it has not reached. */
 TEST(a_ps_that_is_lost_again_and_again_before_it_is_whole_ends_the_run)
 {
     enum { LOSSES_MAX = 200 };
@@ -253,7 +254,7 @@ static void skip_some(void *arg)
 }
 
 /* Raises the next id by `n`, as if `n` closures that touch no ps had run. The ps were
- * told the watermark before. */
+ * told the watermark before that. */
 static void skip_ids(struct gated *s, uint64_t n)
 {
     struct skip skipped = {s->crew.c, n};
@@ -286,8 +287,8 @@ TEST(a_replay_ends_over_more_ids_than_a_ps_takes_at_once)
     crew_close(&s.crew);
 }
 
-/* Those closures are not in the log, so they make no checkpoint due, and the replay is
- * empty. */
+/* Closures that touched no ps are not in the log, so they make no checkpoint due, and
+ * the replay is empty. */
 TEST(a_ps_takes_what_comes_behind_many_closures_that_touched_none)
 {
     struct gated s;
@@ -336,7 +337,7 @@ int __wrap_coxi_pull_rows(const struct coxi_pull_from *from,
 
 /* the test's client, whose run ends during the next read; or NULL */
 static struct gated *ends;
-static int read_code; /* of that */
+static int read_code; /* what that read returns */
 
 int __wrap_coxi_pull_rows(const struct coxi_pull_from *from,
                           const struct coxi_variable *v, uint64_t begin, uint64_t count,

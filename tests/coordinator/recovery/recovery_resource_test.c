@@ -1,5 +1,5 @@
-/* Resources and recovery: each is made in its turn of the replay, and a released one stays until
- * no step that used it can be replayed. */
+/* Resources and recovery: each resource is made in its turn of the replay, and a
+ * released one stays until no step that used it can be replayed. */
 #include <stdio.h>
 
 #include "tests/coordinator/keeper.h"
@@ -26,7 +26,7 @@ static void check_made_in_its_turn(struct gated *s)
     crew_hold_wait(&s->gate);
     crew_hold_end(&s->gate);
     assert_int_equal(43, crew_read(&s->crew, s->c0));
-    assert_int_equal(43, peek(s)); /* 42, and the replay's step has counted on */
+    assert_int_equal(43, peek(s)); /* the replay counted on from 42 */
     crew_close(&s->crew);
 }
 
@@ -38,7 +38,7 @@ TEST(a_resource_is_made_when_what_came_before_it_has_been_done_again)
 }
 
 /* The write that the previous client left was done while this client opened, so nothing
- * that it left can still need the resource. */
+ * that the previous client left can still need the resource. */
 TEST(a_resource_is_made_in_its_turn_where_a_client_before_has_left_only_a_write)
 {
     const int64_t seven = 7;

@@ -155,7 +155,7 @@ TEST(a_ps_is_restored_from_the_checkpoint_and_replayed_from_there)
     crew_close(&s.crew);
 }
 
-/* ---- what is created when a ps is lost */
+/* ---- tables that are created while a ps is lost */
 
 struct creation {
     struct crew *crew;
@@ -175,7 +175,7 @@ static void *create_table(void *arg)
     return NULL;
 }
 
-/* A connection to a ps that is not its client's, to ask the ps about its state. */
+/* The test's own connection to a ps, to ask about its variables. */
 struct witness {
     struct caller *caller;
     size_t n_variables;
@@ -284,7 +284,7 @@ static bool has_restored_the_second(void *arg)
     return found;
 }
 
-/* The first ps cannot open its shard before the test lets go of it. */
+/* The first ps cannot open its shard before the test releases the file. */
 TEST(ps_that_are_lost_together_do_not_wait_for_each_other_to_be_restored)
 {
     struct counted s;
@@ -346,7 +346,7 @@ TEST(ps_are_lost_while_steps_run_and_each_counts_once)
     crew_close(&s.crew);
 }
 
-/* Its id is lower than those of closures that are done and are replayed. */
+/* The closure's id is lower than those of closures that are done and are replayed. */
 TEST(a_closure_that_was_under_way_when_a_ps_was_lost_counts_when_it_ends)
 {
     enum { N = 20 };
@@ -486,8 +486,8 @@ TEST(a_ps_that_does_not_come_back_in_time_ends_the_run)
     cox_cluster_free(yard.cluster);
 }
 
-/* Another daemon at the address of a lost ps may go away in time: here a ps serves
- * another run, which ends. */
+/* Another daemon at the address of a lost ps may go away in time: here it is a ps of
+ * another run, and that run ends. */
 TEST(a_lost_ps_is_looked_at_until_its_time_is_over)
 {
     struct yard yard;

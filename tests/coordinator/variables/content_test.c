@@ -161,7 +161,7 @@ TEST(large_variables_are_spread_over_the_ps_by_themselves)
     assert_code(0, cox_variable_assign(crew.c, v, ones, N * sizeof(*ones)));
     free(ones);
     assert_code(0, cox_stats(crew.c, &after));
-    assert_int_equal(3, after.commits - before.commits); /* of 256 KiB each */
+    assert_int_equal(3, after.commits - before.commits); /* 256 KiB each */
     crew_close(&crew);
 }
 
@@ -226,7 +226,7 @@ TEST(metrics_are_found_by_name_and_start_at_nothing)
     crew_close(&crew);
 }
 
-/* ---- what steps make of it */
+/* ---- updates by steps */
 
 static void schedule_value(struct crew *crew, const char *function, double value,
                            struct cox_future **ret)
@@ -366,7 +366,7 @@ TEST(narrow_gradients_are_rounded_and_too_large_ones_rejected)
     assert_code(0, cox_join(crew.c, -1));
     assert_code(0, cox_table_read(crew.c, t, &key, 1, row));
     assert_true(row[0] == -1 && row[1] == -2048);
-    schedule_value(&crew, "push_value", 1e6, NULL); /* beyond its largest */
+    schedule_value(&crew, "push_value", 1e6, NULL); /* too large for F16 */
     assert_code(COX_ENONFINITE, cox_join(crew.c, -1));
     assert_code(0, cox_table_read(crew.c, t, &key, 1, row));
     assert_true(row[0] == -1 && row[1] == -2048);

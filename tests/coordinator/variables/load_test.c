@@ -87,9 +87,10 @@ TEST(what_builds_on_another_is_loaded_and_what_is_loaded_is_in_what_builds_on_ot
     crew_close(&from.crew);
 }
 
-/* ---- state */
+/* ---- optimizer state */
 
-/* Asserts that, without state, values are as saved, and the optimizer starts anew. */
+/* Asserts that `model`, which was loaded without state, has the values of `from`, and
+ * that its optimizer starts anew. */
 static void assert_starts_anew(struct model *model, struct model *from)
 {
     model_assert_alike(model, from);
@@ -270,7 +271,7 @@ TEST(narrow_types_and_metrics_are_loaded_as_they_are)
     crew_close(&model.crew);
 }
 
-/* ---- rows that come and go */
+/* ---- tables with a lifecycle */
 
 TEST(rows_are_loaded_whatever_is_admitted_and_no_more_than_rows_max)
 {
@@ -318,8 +319,8 @@ TEST(progress_goes_up_to_all)
 
 /* ---- other versions */
 
-/* Rewrites the manifest like a version of the library that knows only the first
- * members, and has some that this version does not know. */
+/* Rewrites the manifest as another version of the library would: without members that
+ * were added later, and with members that this version does not know. */
 static void write_as_another_version(const char *path)
 {
     static const char *const later[] = {"wire_dtype", "nonfinite", "metric",

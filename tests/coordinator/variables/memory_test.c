@@ -83,12 +83,12 @@ TEST(a_ps_that_is_full_says_so_and_goes_on)
     assert_true(row_of(&crew, table, 0) == -2 && row_of(&crew, table, 10) == -1);
     assert_code(0, cox_variable_get(crew.c, "w", &v));
     assert_code(0, cox_variable_read(crew.c, v, w, sizeof(w)));
-    assert_true(w[0] == -2); /* of the two that were applied */
+    assert_true(w[0] == -2); /* two steps were applied */
     crew_close(&crew);
 }
 
-/* Opens with a variable, and with a table that has no room for the rows that are
- * loaded. */
+/* Opens with a variable, and with a table that has no room for the rows that the test
+ * loads. */
 static void open_for_load(struct crew *crew, const char *dir, struct cox_variable **w)
 {
     struct cox_options options = COX_OPTIONS_INIT;

@@ -8,8 +8,8 @@
 
 enum { N_PS = 2, N_W = 4, N_KEYS = 8 };
 
-/* A table and a dense variable on all ps, both with SGD at rate 1. Each step updates all
- * their elements. */
+/* A table and a dense variable on all ps, both with SGD at rate 1. Each step updates
+ * all their elements. */
 struct run {
     struct crew crew;
     struct cox_table *t;
@@ -166,7 +166,7 @@ TEST(a_client_that_goes_on_has_the_rates_that_were_set_and_sets_others)
     train(&run, 1, 1);
     assert_code(0, cox_checkpoint_save(run.crew.c, NULL, NULL));
     set_rates(&run, 0.5F,
-              /* only the next checkpoint has these, and it builds on the first one */
+              /* only the next checkpoint has these rates; it builds on the first */
               0.25F);
     assert_code(0, cox_checkpoint_save(run.crew.c, NULL, NULL));
     assert_is_read();

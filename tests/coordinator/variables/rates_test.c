@@ -142,7 +142,7 @@ TEST(any_number_of_ps_trains_the_same)
     }
 }
 
-/* ---- what dies: row i has the rate of the closure that pushed it */
+/* ---- losses: row i shows the rate of the closure that pushed it */
 
 enum { N_PS = 2, MARKS_MAX = 24 };
 

@@ -225,7 +225,7 @@ TEST(the_next_client_writes_only_the_rows_that_a_write_in_part_has)
     crew_close(&s.crew);
 }
 
-/* ---- closures before it and behind it, for the next client */
+/* ---- a write between closures, as the next client goes on with them */
 
 static void open_counting(struct crew *crew, const char *module,
                           struct cox_variable **c0)
@@ -493,7 +493,7 @@ TEST(a_variable_is_created_though_what_an_older_client_was_writing_fills_the_log
     crew_close(&crew);
 }
 
-/* A call of the program waits for that write. */
+/* The program's call waits for the older client's write. */
 TEST(module_that_is_missing_is_told_before_the_first_join)
 {
     struct crew crew;
