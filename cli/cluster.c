@@ -161,8 +161,9 @@ struct session {
     int exit_code;
 };
 
-/* A program that has run for STEADY_MS gets a new count of restarts. The pause before
- * the first restart; it doubles with each further one. */
+/* A program that has run for STEADY_MS gets a new count of restarts. PAUSE_MS is the
+ * pause before the first restart; it doubles with each further one, up to
+ * PAUSE_MAX_MS. */
 enum { STEADY_MS = 60000, PAUSE_MS = 100, PAUSE_MAX_MS = 10000 };
 
 /* Prints the reason before the daemons end. So a client that loses one of them can

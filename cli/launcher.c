@@ -24,7 +24,7 @@
 enum {
     REST_FIRST_MS = 10,
     REST_MAX_MS = 1000,
-    /* a daemon that lived this long came up, and needs no longer rest */
+    /* a daemon that lived this long came up: its rest begins at REST_FIRST_MS again */
     STEADY_MS = 200,
     GRACE_MS = 1500,
 };

@@ -9,8 +9,8 @@ struct coxi_local;
 /*
  * Starts `coxswain cluster`, which it finds in bin_dir, $COX_BIN_DIR, the directory of
  * this program, or an installation's bin, libexec/coxswain or libexec relative to this
- * library. Its ps write beneath options->checkpoint_dir only, which exists. *ret_cluster
- * has the addresses. COX_EIO.
+ * library. Its ps write beneath options->checkpoint_dir only, which exists.
+ * *ret_cluster has the addresses. COX_EIO.
  */
 int coxi_local_start(const struct cox_cluster *cluster,
                      const struct cox_options *options, struct coxi_local **ret,

@@ -1,7 +1,7 @@
 /*
  * The evaluator: follows a checkpoint directory, loads checkpoints
  * (checkpoint/checkpoint) and answers look-ups from the memory-mapped shards. It needs
- * no coordinator and no daemon. Its results are eval_log.c's. Single-threaded: one
+ * no coordinator and no daemon. eval_log.c writes its results. Single-threaded: one
  * thread at a time uses an evaluator.
  *
  * The keys of a table are indexed once when the checkpoint is loaded, if the table is

@@ -43,7 +43,7 @@ static inline uint32_t coxi_maybe_index(struct coxi_maybe maybe)
     return maybe.number - 1;
 }
 
-/* It is some, and that index. */
+/* True if it is the index `index`, not none. */
 static inline bool coxi_maybe_is(struct coxi_maybe maybe, uint32_t index)
 {
     return coxi_maybe_is_some(maybe) && coxi_maybe_index(maybe) == index;

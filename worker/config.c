@@ -98,7 +98,8 @@ static int check_client(struct coxi_worker_config *config)
     return r != 0 ? coxi_error(r, "--name: %s", coxi_error_text()) : 0;
 }
 
-/* Checks that whoever answers at --client may have code run here. */
+/* Checks that the peer at --client may run code here: it is on this host, or must have
+ * the key, or --insecure allows it. */
 static int check_trust(const struct coxi_worker_config *config)
 {
     const char *client = config->client;

@@ -64,8 +64,8 @@ static void on_fault(int signum, siginfo_t *info, void *context)
     }
 }
 
-/* A step has ended its thread, and with it the slot: nobody would answer for the
- * closure. */
+/* A step has ended its thread, and with it the slot. Ends the process, because nobody
+ * would answer for the closure. */
 static void on_thread_end(void *slot)
 {
     if (getpid() == watcher && coxi_recorder_runs(slot)) {

@@ -28,10 +28,10 @@ struct coxi_loaded {
 };
 
 /*
- * Loads the module with SHA-256 `digest` from directory `dir`. If `bytes` is not
- * NULL, first writes them there as its file, and makes the directory if it does not
- * exist. Only this user may be able to write there, because the file is checked before it
- * is loaded. COX_ENOENT: there is no file, and bytes are needed. COX_EMODULE: the file has
+ * Loads the module with SHA-256 `digest` from directory `dir`. If `bytes` is not NULL,
+ * first writes them there as its file, and makes the directory if it does not exist.
+ * Only this user may be able to write there, because the file is checked before it is
+ * loaded. COX_ENOENT: there is no file, and bytes are needed. COX_EMODULE: the file has
  * another content, is no module, or is refused by the dynamic linker. COX_EIO.
  */
 int coxi_module_load(const char *dir, const struct coxi_digest *digest,

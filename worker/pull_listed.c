@@ -1,7 +1,8 @@
 /*
- * Pulls of listed rows. Each distinct row of a list goes over the wire once. The i-th of
- * them lands in the i-th place of the step's memory. When all are there, they are moved
- * apart, from the last on, so that none is overwritten before it is read.
+ * Pulls of listed rows. Each distinct row of a list goes over the wire once. The i-th
+ * distinct row lands in the i-th place of the step's memory. When all rows are there,
+ * they are moved to their final places, the last row first, so that no row is
+ * overwritten before it is read.
  *
  * Threads: a slot.
  */

@@ -52,7 +52,8 @@ struct coxi_kept {
     uint64_t position;
     /* hidden from closures with this id or a higher one; 0: from none */
     uint64_t until;
-    /* layouts that the run had received when it came: a newer ps refuses its making */
+    /* layouts that the run had received when the resource came: a ps that was replaced
+     * since then refuses what the making step asks of it */
     uint64_t layouts;
     struct coxi_buffer args;
     char *name;

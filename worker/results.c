@@ -68,8 +68,8 @@ static struct coxi_held *unlink_held(struct coxi_results *results,
     return held;
 }
 
-/* Copies short results out of a much larger buffer: a step's buffer keeps the memory of
- * longer results before, which should not be kept for short ones. */
+/* Copies short results out of a much larger buffer: a step's buffer still has the
+ * memory of earlier, longer results, which short ones should not keep occupied. */
 static bool fit(struct coxi_buffer *values)
 {
     struct coxi_buffer exact = {0};

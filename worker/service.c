@@ -1,6 +1,6 @@
 /*
- * See service.h. Threads: the main one (signals, ticks), one a connection
- * (net/server), the slots, and two a ps (net/ps_client).
+ * See service.h. Threads: the main one (signals, ticks), one for each connection
+ * (net/server), the slots, and two for each ps (net/ps_client).
  */
 #include "worker/service.h"
 

@@ -1,6 +1,6 @@
 /*
  * Takes closures out of the line of the slots: those that their client recalls, and all
- * of a run that ends. Cancels those of them that run.
+ * closures of a run that ends. Cancels such closures if they run already.
  *
  * Threads: any.
  */
@@ -98,7 +98,8 @@ static int wanted_init(struct wanted *wanted, const struct coxi_run *run,
     return 0;
 }
 
-/* Takes what is wanted out of a batch, whose other closures move up; returns how many. */
+/* Takes what is wanted out of a batch, whose other closures move up; returns how
+ * many. */
 static size_t thin_out(struct coxi_slots *slots, struct coxi_batch *batch,
                        const struct wanted *wanted) COXI_REQUIRES(slots->lock)
 {

@@ -7,9 +7,9 @@
  * process leaves in the recorder is only data: a log line depends on it, and whether an
  * exit counts as a step's doing.
  *
- * A step process may end this worker, as a matter of configuration, only if none has
- * served before. Once one has, the cause of a later end may pass, so another is
- * started.
+ * If a step process exits before any has served, the configuration is probably wrong,
+ * and this worker ends, too. Once one has served, the cause of a later exit may pass,
+ * so another process is started.
  */
 #include "worker/supervisor.h"
 
@@ -102,7 +102,7 @@ static void on_exit_of(uv_process_t *process, int64_t status, int signum)
         return;
     }
     if (served) {
-        supervisor->rest_ms = REST_FIRST_MS; /* it came up: so will the next one */
+        supervisor->rest_ms = REST_FIRST_MS; /* it came up, so the next one will, too */
     }
     note_death(supervisor, (int)status, signum, coxi_now_ms() - supervisor->started_ms);
     start_later(supervisor);

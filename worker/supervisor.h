@@ -1,7 +1,7 @@
 /*
  * The supervisor: a small process without threads or connections. It starts the step
- * process, and starts another when a step has ended it. It hands what ran then to the
- * next one (worker/recorder.h), which tells the client.
+ * process, and starts another when a step has ended it. It tells the next step process
+ * which steps ran then (worker/recorder.h), and that process tells the client.
  */
 #ifndef COXI_WORKER_SUPERVISOR_H
 #define COXI_WORKER_SUPERVISOR_H

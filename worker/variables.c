@@ -39,7 +39,7 @@ static int reserve_variable(struct coxi_variables *variables, uint32_t id)
     return 0;
 }
 
-/* Works out what each pull and push would have to. */
+/* Computes once what each pull and push needs of the description. */
 static void prepare(struct cox_variable *variable)
 {
     const struct coxi_variable *v = variable->description;

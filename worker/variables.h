@@ -12,11 +12,12 @@
 
 struct coxi_copy;
 
-/* A variable as steps hold it, an item of `names`. Never moves, and stays until coxi_variables_fini. */
+/* A variable as steps hold it, an item of `names`. It never moves, and stays until
+ * coxi_variables_fini. */
 struct cox_variable {
     struct coxi_named named;
     struct coxi_variable *description;
-    /* of the description, for each pull and push */
+    /* computed from the description, because each pull and push needs them */
     size_t row_bytes;
     size_t wire_bytes;    /* of a row that a ps sends */
     size_t size;          /* of a number */

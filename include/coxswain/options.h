@@ -138,9 +138,10 @@ struct cox_options {
     int checkpoint_at_close;
 
     /*
-     * The file with the run's key (coxswain key new): only daemons that have it are used,
-     * and only workers that have it may dial the client. NULL: the file that $COX_KEY_FILE
-     * names; without that, nobody proves anything. COX_EINVAL: others may read the file.
+     * The file with the run's key (coxswain key new): only daemons that have it are
+     * used, and only workers that have it may dial the client. NULL: the file that
+     * $COX_KEY_FILE names; without that, the run has no key. COX_EINVAL: others may
+     * read the file.
      */
     const char *key_file;
 };

@@ -28,9 +28,10 @@ struct cox_reader_options {
 /*
  * Connects to every ps that `cluster` lists (and to no worker), and waits until the ps
  * serve a run, no matter which. `options` NULL: defaults. The caller may free `cluster`
- * afterwards. COX_ETIMEDOUT (also if a ps has another key), COX_EVERSION, COX_ECONFLICT:
- * the text names the ps. COX_ENOENT: there was no run in time. COX_EINVAL: the cluster is
- * a local one, whose ps only its client knows; or the key file is wrong.
+ * afterwards. COX_ETIMEDOUT (also if a ps has another key), COX_EVERSION,
+ * COX_ECONFLICT: the text names the ps. COX_ENOENT: there was no run in time.
+ * COX_EINVAL: the cluster is a local one, whose ps only its client knows; or the key
+ * file is wrong.
  */
 COX_API int cox_reader_open(const struct cox_cluster *cluster,
                             const struct cox_reader_options *options,
