@@ -12,12 +12,13 @@
 
 enum {
     ROWS = 1 << 20,
-    NEWER = 13 << 18,      /* the keys of the second shard are dealt into two passes */
+    NEWER = 13 << 18,      /* enough that the second shard's keys take two passes */
     BOUND_KIB = 112 << 10, /* the shards have 142 MB */
 };
 
-/* Rows 0 to ROWS; the second half of them changed, and others came. In a process of its own:
- * a program that is started begins with what this one has. */
+/* Writes a checkpoint of ROWS rows, and one that builds on it: it removes a quarter of
+ * them, changes the second half, and adds others. A child process does so, because a
+ * program's peak memory is at least that of the process that starts it. */
 static void write_chain(const char *dir)
 {
     int status = 0;

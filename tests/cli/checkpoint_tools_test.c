@@ -1,4 +1,5 @@
-/* coxswain checkpoint list, verify, diff, export, prune, on checkpoints made by hand. */
+/* coxswain checkpoint list, show, verify, diff, prune, export, on checkpoints made by
+ * hand. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
@@ -68,7 +69,7 @@ static const json_t *member(const json_t *root, const char *list, size_t i,
     return json_object_get(json_array_get(json_object_get(root, list), i), name);
 }
 
-/* The member `name` of the one in `list` whose `key` is `value`. */
+/* Member `name` of that element of `list` whose member `key` is `value`. */
 static const json_t *member_of(const json_t *root, const char *list, const char *key,
                                const char *value, const char *name)
 {

@@ -205,7 +205,7 @@ TEST(cluster_leaves_a_directory_that_it_was_given_as_it_was)
     assert_int_equal(0, unlink(file));
     assert_int_equal(0, rmdir(dir));
 
-    /* Nor when it does not even start. */
+    /* The directory also stays when the cluster does not even start. */
     char *long_dir = coxi_test_path(
         "a-name-that-is-by-far-too-long-for-the-sockets-that-would-have-to-lie-in-it");
     argv[5] = long_dir;

@@ -28,7 +28,7 @@ static void close_it(void *arg)
     closing->code = cox_close(closing->c, CLOSE_MS);
 }
 
-/* The threads of the library in this process; nng's own stay. */
+/* True if no thread of the library is left in this process; nng's threads stay. */
 static bool has_no_threads(void *arg)
 {
     glob_t names = {0};
@@ -48,8 +48,8 @@ static bool has_no_threads(void *arg)
     return !found;
 }
 
-/* This process takes in orphans (PR_SET_CHILD_SUBREAPER): it has no children when all have
- * gone that were below them. */
+/* True if all descendants of this process have ended: orphans become its children
+ * (PR_SET_CHILD_SUBREAPER). */
 static bool has_no_children(void *arg)
 {
     (void)arg;

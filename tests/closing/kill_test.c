@@ -1,5 +1,5 @@
-/* A client is killed in each phase of its life: 2 s later no process of its local cluster is
- * left. */
+/* A client is killed in each phase of its life: 2 s later no process of its local
+ * cluster is left. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -41,8 +41,8 @@ static pid_t start(void (*reach)(struct phase *phase))
     return pid;
 }
 
-/* Orphans are this process's children (PR_SET_CHILD_SUBREAPER): waits until it has none, for so
- * long. */
+/* Waits until this process has no children, for at most `within_ms`. Orphans become its
+ * children (PR_SET_CHILD_SUBREAPER). */
 static bool are_gone(uint64_t within_ms)
 {
     uint64_t end_ms = coxi_now_ms() + within_ms;

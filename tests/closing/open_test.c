@@ -72,7 +72,7 @@ static void assert_gives_up(const struct cox_cluster *cluster,
     assert_int_not_equal(0, opening.code);
 }
 
-/* The same with this address for the ps, or for the worker beside a ps. */
+/* As assert_gives_up, for a cluster of one ps and one worker at these addresses. */
 static void assert_gives_up_at(const char *ps, const char *worker)
 {
     struct cox_options options = COX_OPTIONS_INIT;
@@ -148,9 +148,9 @@ TEST(open_gives_up_in_time_where_a_ps_stands_still)
     assert_int_equal(256 + SIGKILL, program_wait(&ps));
 }
 
-/* ---- a ps that stands still when it has been met */
+/* ---- a ps that stops after the client has connected to it */
 
-static pid_t to_stop; /* stopped before this request is sent */
+static pid_t to_stop; /* stopped before a request `stops_at` is sent */
 static enum coxi_message_kind stops_at;
 
 static void stop_before(const struct coxi_message *message)
@@ -196,7 +196,7 @@ void __wrap_coxi_round_add(struct coxi_round *round, struct coxi_psc *psc,
     __real_coxi_round_add(round, psc, message, call);
 }
 
-/* The checkpoint from which to resume. */
+/* Saves the checkpoint from which the next client resumes. */
 static void save_one(const struct cox_cluster *cluster,
                      const struct cox_options *options)
 {
@@ -213,7 +213,8 @@ static void save_one(const struct cox_cluster *cluster,
     assert_code(0, cox_close(c, 1000));
 }
 
-/* The same with a ps that stops when it is asked this, which is not noticed soon. */
+/* Asserts that cox_open gives up in time if a ps stops before it gets a request `at`,
+ * although its silence would be noticed only much later. */
 static void assert_gives_up_stopped(enum coxi_message_kind at)
 {
     struct cox_options options = COX_OPTIONS_INIT;
@@ -225,7 +226,7 @@ static void assert_gives_up_stopped(enum coxi_message_kind at)
     daemon_start(&ps, "coxswain-ps", 0, "tcp://127.0.0.1:0", address);
     (void)snprintf(json, sizeof(json), "{\"ps\": [\"%s\"]}", address);
     assert_code(0, cox_cluster_parse(json, &cluster));
-    options.listen = "tcp://127.0.0.1:0"; /* it needs no workers */
+    options.listen = "tcp://127.0.0.1:0"; /* so that it needs no workers */
     options.checkpoint_dir = coxi_test_path("checkpoints");
     save_one(cluster, &options);
     /* a restore has this time in addition to the deadline */
@@ -272,7 +273,7 @@ static void copy_program(const char *dir, const char *name)
     assert_int_equal(0, chmod(to, 0700));
 }
 
-/* The launcher, and daemons that wait at a gate for ever. */
+/* Makes a directory with the launcher and with daemons that wait at a gate for ever. */
 static const char *make_programs(const char *gate)
 {
     static const char *const names[] = {"coxswain-ps", "coxswain-worker"};

@@ -70,8 +70,7 @@ bool phase_run_join(struct phase_run *run, const struct timespec *until)
 
 /* ---- processes */
 
-/* The state field, after the name, in /proc/.../stat, and the kernel function in which
- * it waits. */
+/* The state of a process or thread: the field after the name in /proc/.../stat. */
 static char state_of(const char *proc)
 {
     char path[PATH_MAX];
@@ -221,7 +220,7 @@ static bool has_lost(void *arg)
     return coxi_ps_losses(arg) > 0;
 }
 
-/* The ps is stopped, so it is silent, and no other one is started. */
+/* The ps is stopped, not killed, so it is silent, and no other one is started. */
 void phase_reach_lost_ps(struct phase *phase)
 {
     struct cox_options options = options_for();
@@ -249,7 +248,7 @@ void phase_reach_restore(struct phase *phase)
                     "a ps that waits for its shard");
 }
 
-/* The step counts, and then waits again at its FIFO when it is done again. */
+/* The step counts. When it is replayed, it waits at its FIFO again. */
 void phase_reach_replay(struct phase *phase)
 {
     phase_reach_step(phase);
@@ -272,7 +271,7 @@ static void take_look(void *arg)
     look->voiding = coxi_closure_of(look->future)->state == COXI_VOIDING;
 }
 
-/* All ps are being asked about its closure, or will be. */
+/* True if the ps are being asked about the phase's closure, or will be. */
 static bool is_voiding(void *arg)
 {
     struct phase *phase = arg;
@@ -281,7 +280,8 @@ static bool is_voiding(void *arg)
     return look.voiding;
 }
 
-/* Its first attempt is lost with the worker, so that all ps have to be asked before it ends. */
+/* Loses the first attempt with its worker, so that the client must ask all ps about the
+ * closure before it ends. */
 static void lose_attempt(struct phase *phase)
 {
     hold(phase);

@@ -13,9 +13,9 @@
 #include "tests/coordinator/crew.h"
 
 /*
- * The time that a call may take beyond its deadline. With a sanitizer, programs need a
- * second more to end: 1.5 s are the launcher's, for daemons that do not end by
- * themselves, and exits are slow.
+ * The time that a call may take beyond its deadline. With a sanitizer it is a second
+ * more: the launcher waits 1.5 s for daemons that do not end by themselves, and then
+ * exits are slow.
  */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { PHASE_GRACE_MS = 3000 };
@@ -57,7 +57,7 @@ void phase_reach_stopped_worker(struct phase *phase);
 void phase_reach_stopped_ps(struct phase *phase);
 /* a ps is lost and has not come back */
 void phase_reach_lost_ps(struct phase *phase);
-void phase_reach_restore(struct phase *phase); /* a ps does not get its shard */
+void phase_reach_restore(struct phase *phase); /* a ps waits for its shard */
 /* a step runs again and does not end */
 void phase_reach_replay(struct phase *phase);
 void phase_reach_voiding(struct phase *phase);      /* a ps does not answer */
@@ -69,7 +69,7 @@ void phase_reach_slow_disk(struct phase *phase);
 void phase_reach_slow_disk_triggered(struct phase *phase);
 void phase_reach_resume(struct phase *phase);   /* the backlog waits for its modules */
 void phase_reach_full_log(struct phase *phase); /* a thread waits in cox_schedule */
-/* a callback waits for a future of its own */
+/* a callback waits for the held step's future */
 void phase_reach_callback(struct phase *phase);
 void phase_reach_join(struct phase *phase); /* a thread waits in cox_join */
 void phase_reach_wait(struct phase *phase); /* ... in cox_future_wait */
@@ -90,7 +90,7 @@ struct phase_run {
 
 void phase_run_start(struct phase_run *run, void (*call)(void *arg), void *arg);
 
-/* False: the call has not ended by that time; its thread is left alone. */
+/* Returns false if the call has not ended by then; its thread goes on. */
 bool phase_run_join(struct phase_run *run, const struct timespec *until);
 
 bool phase_run_has_ended(struct phase_run *run);

@@ -7,8 +7,8 @@
 #include "tests/coordinator/crew.h"
 #include "tests/test.h"
 
-/* How long a thread that is about to wake the loop waits for the end of cox_close, which
- * must not come. */
+/* How long a thread that is about to wake the loop waits for cox_close to return, which
+ * must not happen. */
 enum { NOT_WITHIN_MS = 1000 };
 
 struct coxi_loop;
@@ -16,7 +16,7 @@ struct coxi_loop;
 static _Thread_local bool stays;
 static atomic_bool is_waking;
 static atomic_bool is_closed;
-static atomic_bool was_closed; /* before the thread has woken the loop */
+static atomic_bool was_closed; /* before the thread woke the loop */
 
 void __real_coxi_loop_wake_here(struct coxi_loop *loop);
 void __wrap_coxi_loop_wake_here(struct coxi_loop *loop);

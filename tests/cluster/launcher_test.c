@@ -97,8 +97,8 @@ TEST(local_cluster_that_ends_tells_its_client_why)
     (void)cox_close(crew.c, 5000);
 }
 
-/* In a process of its own: a cluster, and a child that outlives it; tells the launcher's
- * process id. */
+/* Runs in a client's process: opens a cluster, forks a child that outlives the client,
+ * and writes the launcher's process id to `fd`. */
 static void open_and_fork(int fd)
 {
     struct crew crew;

@@ -112,7 +112,7 @@ static void check_joins(const struct setup *setup)
     struct scene scene;
     scene_open(&scene, setup);
     for (int i = 0; i < 3; i++) {
-        scene_assert_settled(&scene, true); /* of nothing */
+        scene_assert_settled(&scene, true); /* nothing was put */
         assert_code(0, cox_join(scene.crew.c, -1));
     }
     for (int i = 0; i < ROUNDS; i++) {
@@ -145,7 +145,7 @@ TEST(joins_of_nothing_and_repeated_ones_return_with_exact_totals_when_workers_co
     check_joins(&late);
 }
 
-/* ---- functions that are none of this coordinator's */
+/* ---- functions that this coordinator does not have */
 
 static void check_unregistered(const struct setup *setup)
 {
@@ -206,8 +206,8 @@ static void schedule_next(struct scene *scene, const char *step,
     }
 }
 
-/* Asserts that each worker has given out 0, 1, 2, ... as result `name`; returns how
- * many in all. */
+/* Asserts that each worker has returned start, start + 1, ... as result `name`, in any
+ * order; returns the number of all these results. */
 static int64_t assert_consecutive(struct cox_future *futures[STEPS], const char *name,
                                   int64_t start)
 {
@@ -333,7 +333,8 @@ TEST(counters_of_the_workers_sum_to_the_total_when_workers_come_late)
 
 enum { CARDS = 16 };
 
-/* The cards of a worker, in any order. */
+/* Reads the cards that a step has dealt: each once, in any order. Returns the step's
+ * worker. */
 static int64_t read_cards(struct cox_future *future, int64_t ret_cards[CARDS])
 {
     struct cox_value value;
@@ -401,8 +402,8 @@ TEST(two_workers_shuffle_differently_when_workers_come_late)
 
 /* ---- data sets that cannot be made */
 
-/* Asserts that the step fails because "data" could not be made, for `reason`; fetch and
- * join raise that. */
+/* Asserts that the step fails because "data" could not be made, for `reason`, and that
+ * both its future and cox_join report that error. */
 static void assert_input_error(struct scene *scene, struct cox_future *future,
                                const char *reason)
 {
@@ -428,7 +429,7 @@ static void check_bad_resource(const struct setup *setup)
     struct scene scene;
     scene_open(&scene, setup);
     (void)scene_resource(&scene, "data", "iterator", "fail_on", 1);
-    scene_count(&scene, 20); /* steps that do not use it */
+    scene_count(&scene, 20); /* these do not use it */
     scene_let_come(&scene);
     assert_code(0, cox_join(scene.crew.c, -1));
     scene_wait_ready(&scene, WORKERS);

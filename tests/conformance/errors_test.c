@@ -8,14 +8,15 @@
 static const struct setup plain = {.n_ps = 2, .n_workers = 2};
 static const struct setup queue_of_2 = {.queue_max = 2, .n_ps = 2, .n_workers = 2};
 
-/* Asserts that an error was raised only once, and that the step has left nothing. */
+/* Asserts that the error is not raised again, and that only `counted` steps have
+ * counted. */
 static void assert_over(struct scene *scene, int64_t counted)
 {
     scene_assert_settled(scene, true);
     scene_assert_count(scene, counted);
 }
 
-/* ---- who raises it */
+/* ---- which calls raise an error */
 
 static void check_join_raises(const struct setup *setup)
 {
@@ -69,8 +70,8 @@ TEST(later_schedule_raises_the_error_of_a_step_with_a_queue_of_2)
     check_schedule_raises(&queue_of_2);
 }
 
-/* Asserts that the future keeps its own outcome, before and after a join has raised
- * it. */
+/* Asserts that the future reports its own error. Called before and after a join has
+ * raised that error. */
 static void assert_failed_with_5(struct cox_future *future)
 {
     struct cox_value value;
@@ -97,7 +98,7 @@ static void check_fetch_raises(const struct setup *setup)
     assert_failed_with_5(bad);
     assert_code(COX_ESTEP, cox_join(scene.crew.c, -1));
     assert_failed_with_5(bad);
-    scene_end(good, 0); /* the error of another closure does not concern it */
+    scene_end(good, 0); /* another closure's error does not concern it */
     assert_over(&scene, 1);
     scene_assert_usable(&scene, 1, 20);
     scene_close(&scene);
@@ -115,7 +116,7 @@ TEST(fetch_raises_the_error_of_its_step_with_a_queue_of_2)
     check_fetch_raises(&queue_of_2);
 }
 
-/* ---- how often */
+/* ---- how often an error is raised */
 
 /* Schedules four failures before the first of them, number 0, fails. */
 static void fail_four_times(struct scene *scene)
@@ -176,7 +177,7 @@ static void check_second_round(const struct setup *setup)
         scene_assert_usable(&scene, EACH * i, EACH);
         cox_future_free(scene_schedule_failure(&scene, i, 0));
         assert_code(COX_ESTEP, cox_join(scene.crew.c, -1));
-        assert_error_names(text); /* this round's */
+        assert_error_names(text); /* of this round */
         assert_over(&scene, EACH * (i + 1));
     }
     scene_assert_usable(&scene, EACH * ROUNDS, EACH);
@@ -195,14 +196,14 @@ TEST(second_round_of_failures_raises_anew_with_a_queue_of_2)
 
 /* ---- long steps */
 
-/* A step that would run for ever, on worker 0. */
+/* Starts a step on worker 0 that would run for ever. */
 static void hold_long(struct scene *scene, const char *step, struct crew_hold *hold)
 {
     crew_hold_on(hold, &scene->crew, step, 1, true);
     crew_hold_wait(hold);
 }
 
-/* Asserts that it has ended without a trace, and that its worker works. */
+/* Asserts that the held step was cancelled, and that its worker still runs closures. */
 static void assert_cancelled(struct scene *scene, struct crew_hold *hold)
 {
     scene_end(hold->future, COX_ECANCELLED);
@@ -219,7 +220,7 @@ static void cancel_long(const struct setup *setup, const char *step, int grace_m
     struct cox_options options = COX_OPTIONS_INIT;
     options.cancel_grace_ms = grace_ms;
     scene_open_with(&scene, setup, &options);
-    /* an error of another step, raised by put or by join */
+    /* cancelled by the error of another step, which put or join raises */
     for (int i = 0; i < 2; i++) {
         hold_long(&scene, step, &hold);
         scene_end(scene_schedule_failure(&scene, i, 0), COX_ESTEP);
@@ -228,7 +229,7 @@ static void cancel_long(const struct setup *setup, const char *step, int grace_m
         assert_cancelled(&scene, &hold);
         scene_assert_usable(&scene, 20 * i, 20);
     }
-    hold_long(&scene, step, &hold); /* its user */
+    hold_long(&scene, step, &hold); /* cancelled by its user */
     assert_code(0, cox_future_cancel(hold.future));
     assert_code(0, cox_join(scene.crew.c, -1));
     assert_cancelled(&scene, &hold);
@@ -255,7 +256,7 @@ TEST(long_step_is_cancelled_and_work_continues_with_a_queue_of_2)
     check_long(&queue_of_2);
 }
 
-/* A worker has its resources after a step was cancelled, because its process went
+/* A worker still has its resources after a step was cancelled, because its process went
  * on. */
 static void check_resources_survive(const struct setup *setup)
 {

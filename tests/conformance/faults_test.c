@@ -1,7 +1,7 @@
 /*
  * Workers and ps that are killed by kill -9, and what the client sees. Each behaviour
- * is tested with two workers and two ps, with one of each if that makes sense, and all
- * that with a queue of two; docs/conformance.md lists them.
+ * is tested with two workers and two ps, with one of each if that makes sense, and then
+ * again with a queue of two; docs/conformance.md lists the behaviours.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -12,7 +12,7 @@
 
 #include "tests/conformance/story.h"
 
-/* ---- the client goes */
+/* ---- the client closes */
 
 static void *wait_for(void *arg)
 {
@@ -78,14 +78,14 @@ TEST(closing_the_coordinator_ends_its_threads_with_a_queue_of_2)
     check_closing(2);
 }
 
-/* ---- a worker goes */
+/* ---- a worker is killed */
 
 static void kill_between(struct story *story)
 {
     for (int i = 0; i < 2; i++) {
         story_count(story, 2);
         story_kill(story, i, 0, NULL);
-        story_count(story, 2); /* four, with the two before */
+        story_count(story, 2); /* two more, after the kill */
         story_assert_recovered(story);
     }
 }
@@ -208,7 +208,7 @@ TEST(two_workers_killed_return_both_with_a_queue_of_2)
     story_with(kill_both, 2, 2);
 }
 
-/* ---- a worker goes, and its data sets with it */
+/* ---- a worker is killed, and its data sets are lost */
 
 /* Asserts that the next element of worker `index`'s data set is `element`. */
 static void take_next(struct story *story, int index, int64_t element)
@@ -228,9 +228,9 @@ static void rebuild(struct story *story)
     (void)scene_resource(&story->scene, "data", "iterator", NULL, 0);
     for (int64_t round = 0; round < 3; round++) {
         for (int64_t i = 0; i < EACH; i++) {
-            take_next(story, 0, i); /* from the start */
+            take_next(story, 0, i); /* starts anew */
             if (last > 0) {
-                take_next(story, last, EACH * round + i); /* goes on */
+                take_next(story, last, EACH * round + i); /* was not killed */
             }
         }
         if (round < 2) {
@@ -240,8 +240,8 @@ static void rebuild(struct story *story)
     story_assert_recovered(story);
 }
 
-/* Kills the worker while it makes the data set; asserts that nothing runs there before
- * it is made. */
+/* Kills the worker while it makes the data set; asserts that no step runs there before
+ * the data set is made. */
 static void rebuild_amidst(struct story *story)
 {
     struct scene *scene = &story->scene;
@@ -286,7 +286,7 @@ TEST(data_sets_of_a_worker_are_rebuilt_before_it_goes_on_with_a_queue_of_2)
     check_rebuild(2);
 }
 
-/* ---- a worker goes, and a step fails on another */
+/* ---- a worker is killed, and a step fails on another */
 
 /* Releases a held step whenever it runs again, until the caller has returned. */
 struct straggler {
@@ -327,7 +327,7 @@ static void fail_beside_a_loss(struct story *story, bool lost_first)
     assert_code(COX_ESTEP, caller_join(&caller));
     assert_non_null(strstr(caller.text, failing.path));
     scene_end(failing.future, COX_ESTEP);
-    /* The closure is cancelled, or was too far on for that. */
+    /* The lost closure is cancelled, or was done again before that. */
     int code = cox_future_wait(lost.future, 0);
     assert_true(code == 0 || code == COX_ECANCELLED);
     cox_future_free(lost.future);
@@ -417,7 +417,7 @@ TEST(reads_from_a_ps_never_fail_while_a_worker_recovers_with_a_queue_of_2)
     story_with_each(read_while_recovering, 2);
 }
 
-/* ---- who is lost is told */
+/* ---- errors name the worker or ps that is lost */
 
 static bool is_away(void *arg)
 {
@@ -438,7 +438,7 @@ static pid_t keep_away(struct story *story, int index)
     return supervisor;
 }
 
-/* The only worker that may run a closure stays away. */
+/* Asserts that a closure fails if the only worker that may run it stays away. */
 static void lose_worker(struct story *story, int index)
 {
     struct scene *scene = &story->scene;
@@ -542,7 +542,7 @@ TEST(ps_lost_while_a_worker_recovers_is_told_with_a_queue_of_2)
     story_with_each(lose_ps_while_recovering, 2);
 }
 
-/* ---- one after the other */
+/* ---- losses one after the other */
 
 static void tell_all(struct story *story)
 {

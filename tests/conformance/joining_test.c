@@ -25,7 +25,7 @@ static void open_with_workers(struct scene *scene, const struct setup *setup)
     }
 }
 
-/* Asserts that exactly these n workers work. */
+/* Asserts that there are n workers, and that each of them runs closures. */
 static void assert_workers(struct scene *scene, int n)
 {
     scene_wait_ready(scene, (uint64_t)n);

@@ -36,8 +36,8 @@ static void wait_counted(struct story *story, int64_t count)
     coxi_test_until(has_counted, &progress, "steps that count");
 }
 
-/* Schedules them while no worker is free, so that they are queued; then frees the
- * workers. */
+/* Schedules many closures while no worker is free, so that they are queued; then frees
+ * the workers. */
 static void begin_many(struct story *story, struct caller *caller)
 {
     struct scene *scene = &story->scene;
@@ -100,8 +100,8 @@ TEST(many_closures_in_line_count_once_while_workers_are_killed_with_a_queue_of_2
     story_with_each(run_many_while_killing, 2);
 }
 
-/* True when the loss is known. Before that, with a short queue, cox_join may return 0
- * between two closures, because all are settled then. */
+/* True once the client knows of the loss. Before that, with a short queue, cox_join may
+ * return 0 between two closures, because all that are scheduled then are settled. */
 static bool join_fails(void *arg)
 {
     return cox_join(((struct scene *)arg)->crew.c, -1) != 0;

@@ -174,11 +174,11 @@ TEST(wait_blocks_until_a_failure_is_marked_and_raises_it_with_a_queue_of_2)
     check_wait_blocks(&plain_2);
 }
 
-/* ---- errors: who raises them, and what becomes of the rest */
+/* ---- errors: which calls raise them, and what happens to other closures */
 
 /*
- * Worker 0 has run a step that failed, which nobody has been told; worker 1 is in the
- * midst of another, and has one more in its hands; two are in the queue for it.
+ * Worker 0 has run a step that failed, and no call has raised that error yet. Worker 1
+ * runs another step, and has one more closure in advance; two more are queued for it.
  */
 enum { BEHIND = 3 };
 
@@ -216,9 +216,9 @@ static bool are_cancelled(void *arg)
 }
 
 /*
- * Asserts that `call` raises the error when nothing runs any more, and clears it.
- * Returns the code of the step that ran, which depends on whether it ended before its
- * worker was told.
+ * Asserts that `call` raises the error when no step runs any more, and clears it.
+ * Returns the code of the step that was running, which depends on whether the step
+ * ended before its worker was told to cancel it.
  */
 static int trouble_raise(struct trouble *trouble, int (*call)(struct scene *scene))
 {
@@ -240,7 +240,7 @@ static int trouble_raise(struct trouble *trouble, int (*call)(struct scene *scen
     return code;
 }
 
-/* The same while a counting step runs; returns true if it counted. */
+/* As trouble_raise, while a counting step runs; returns 1 if it counted, else 0. */
 static int raise_beside_success(struct scene *scene, int (*call)(struct scene *scene))
 {
     struct trouble trouble;
@@ -318,7 +318,8 @@ static void fail_twice(struct scene *scene, int (*call)(struct scene *scene))
     scene_assert_settled(scene, true);
 }
 
-/* The same while another step runs that fails, too: only its future reports that. */
+/* Another step runs meanwhile and fails, too: only its future reports that error. Then
+ * two steps fail one after the other. */
 static void check_first_error(const struct setup *setup,
                               int (*call)(struct scene *scene))
 {
@@ -380,7 +381,7 @@ TEST(put_works_after_a_raised_error_with_a_queue_of_2)
     check_put_after_error(&plain_2);
 }
 
-/* ---- ten threads: five that finish, five that put back */
+/* ---- ten threads: all schedule closures, and five kill a worker */
 
 enum { PAIRS = 5, PUTS = 40 };
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Fails unless docs/exactly-once.md has the rules 1 to 27, each with the functions that keep it,
-# each function is in the file that is named behind it, and the sources cite no other rule.
+# each function is in the file that is named after it, and the sources cite no other rule.
 #   rules.sh ROOT
 set -eu
 cd "$1"
@@ -12,7 +12,7 @@ if [ "$numbers" != "$(seq -s ' ' 27) " ]; then
     exit 1
 fi
 
-# "function file" for each function: the next file in the text is its own.
+# Prints "function file" for each function: its file is the next one that the text names.
 cited=$(awk '/^\*\*/ { rules++ } /^Kept:/ { kept = 1; n_kept++ } /^$/ { kept = 0 }
     kept {
         line = $0

@@ -167,7 +167,7 @@ int64_t scene_result(struct cox_future *future, const char *name)
     return *(const int64_t *)value.data;
 }
 
-/* ---- what there is */
+/* ---- counts and statistics */
 
 void scene_assert_count(struct scene *scene, int64_t n)
 {

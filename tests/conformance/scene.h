@@ -38,7 +38,7 @@ void scene_open_with(struct scene *scene, const struct setup *setup,
                      struct cox_options *options);
 void scene_close(struct scene *scene);
 
-/* If workers are late: lets them come. */
+/* If workers are late: starts all of them. */
 void scene_let_come(struct scene *scene);
 
 /* If workers are late: starts one more, which dials the client under a name. */
@@ -81,7 +81,7 @@ struct cox_stats scene_stats(struct scene *scene);
 /* Waits until n closures are queued for a worker. */
 void scene_wait_queued(struct scene *scene, uint64_t n);
 
-/* Waits for the end of a future and frees it. */
+/* Waits for a future, asserts that its code is `code`, and frees it. */
 void scene_end(struct cox_future *future, int code);
 
 /* The I64 result `name` of a step. */
@@ -89,8 +89,8 @@ int64_t scene_result(struct cox_future *future, const char *name);
 
 /*
  * Kills with kill -9 the step process of a worker; _host: its supervisor, too. Waits
- * for the end. `held`, if not NULL, is a step that runs there: crew_hold_wait then
- * waits for its next attempt.
+ * until they have ended. `held`, if not NULL, is a step that runs there: crew_hold_wait
+ * then waits for its next attempt.
  */
 void scene_kill(struct scene *scene, int worker, struct crew_hold *held);
 void scene_kill_host(struct scene *scene, int worker, struct crew_hold *held);
@@ -118,7 +118,8 @@ void caller_start(struct caller *caller, struct scene *scene,
                   int (*call)(struct scene *scene));
 bool caller_has_returned(struct caller *caller);
 
-/* Waits for its end; returns the code. `text` has the error's text. */
+/* Waits until the call has returned; returns its code. Then `text` has the error's
+ * text. */
 int caller_join(struct caller *caller);
 
 #endif

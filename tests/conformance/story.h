@@ -6,8 +6,8 @@
 
 struct story {
     struct scene scene;
-    int64_t counted; /* on each ps */
-    uint64_t n_lost; /* workers */
+    int64_t counted; /* steps that have counted, on each ps */
+    uint64_t n_lost; /* losses of workers */
 };
 
 /* Opens with n_each workers and n_each ps. */

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The table of behaviours and the tests are one: fails where a test that the table names is
-# not registered, a registered one is not in the table, or one lacks a set-up.
+# Fails unless the table of behaviours lists exactly the registered tests, and each test is
+# registered in all its set-ups.
 #   table.sh TABLE CTEST BUILD
 set -eu
 table=$1
@@ -9,12 +9,13 @@ build=$3
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
-# Without the fixtures that come along, and the tests of this.
+# The registered tests, without the fixtures that ctest lists with them, and without those of
+# this folder's scripts.
 "$ctest" --test-dir "$build" -N -R '^conformance/' |
     sed -n 's,^ *Test *#[0-9]*: \(conformance/.*\),\1,p' |
     grep -v -e '^conformance/table[.]' -e '^conformance/rules[.]' | sort >"$dir/all"
 
-# What must be registered: of each test in the table one for each set-up.
+# The tests that must be registered: each test of the table, once for each set-up.
 sed -n 's/^| .* | `\(.*\)` |$/\1/p' "$table" | sort >"$dir/table"
 while read -r name; do
     echo "$name"

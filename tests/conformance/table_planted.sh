@@ -1,5 +1,5 @@
 #!/bin/sh
-# table.sh must fail where the table and the tests are not one.
+# table.sh must fail where the table and the tests differ.
 #   table_planted.sh ROOT CTEST BUILD
 set -eu
 root=$1
@@ -11,8 +11,8 @@ trap 'rm -rf "$dir"' EXIT
 
 "$ctest" --test-dir "$build" -N -R '^conformance/' >"$dir/tests"
 
-# refuses SED_OF_TABLE SED_OF_TESTS WORDS: the table, or what ctest tells, is changed so,
-# and table.sh says those words.
+# refuses SED_OF_TABLE SED_OF_TESTS WORDS: changes the table, and the tests that ctest lists,
+# by these sed scripts. Then table.sh must fail and print the words.
 refuses() {
     sed "$1" "$root/docs/conformance.md" >"$dir/table.md"
     cat >"$dir/ctest" <<END

@@ -1,5 +1,5 @@
-/* The example that stops early: it ends by itself, with a model that is about as good as its
- * problem allows. */
+/* The example that stops early: it ends by itself, with a model that is about as good
+ * as its problem allows. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,7 +7,8 @@
 #include "tests/program.h"
 #include "tests/test.h"
 
-/* After 2 checkpoints that are no better, or after more if several are evaluated at a time. */
+/* Asserts that the rate was lowered after 2 checkpoints that are no better, or after
+ * more if several are evaluated at a time. */
 static void assert_lowered_after_2(const char *output)
 {
     size_t n = 0;

@@ -137,8 +137,8 @@ TEST(evaluator_appends_a_line_of_json_for_each_report)
     free(text);
 }
 
-/* Damages a file: asserts that the checkpoint is not loaded, for the right reason, and
- * is loaded when the file is mended. */
+/* Flips a bit of a file, cuts the file off, and removes it. Asserts that loading the
+ * checkpoint fails each time and names the file, and succeeds when the file is back. */
 static void assert_damage(const char *dir, const char *file, size_t at, int code)
 {
     struct cox_checkpoint_info info = COX_CHECKPOINT_INFO_INIT;
@@ -392,7 +392,7 @@ TEST(evaluator_reads_only_what_it_was_asked_for)
     assert_null(evaluator);
 }
 
-/* ---- results, as others read them */
+/* ---- scores, as other programs read them */
 
 static void count_report(void *arg, const struct cox_eval *eval)
 {

@@ -277,7 +277,7 @@ TEST(a_reader_follows_when_another_client_takes_the_ps)
     wait_until_sunk(reader, -5);
     struct sinking first = {.reader = reader, .run = cox_reader_run(reader)};
     client_kill(&clients[0]);
-    float last = read_w(reader); /* it is still there */
+    float last = read_w(reader); /* w is still there */
     assert_true(last <= -5);
     client_go(&clients[1]);
     coxi_test_until(reads_another_run, &first, "the other run");
