@@ -31,8 +31,8 @@ static int by_url(const void *a, const void *b)
     return strcmp(((const struct listed *)a)->url, ((const struct listed *)b)->url);
 }
 
-/* Checks that no address is listed twice in a role. An address that is in both roles
- * shows when the peer greets. */
+/* Checks that no address is listed twice in a role. An address that is listed in both
+ * roles is found when the peer greets. */
 static int check_list(const char *role, char *const *urls, uint32_t n)
 {
     struct listed *all = calloc((size_t)n + 1, sizeof(*all));

@@ -1,12 +1,12 @@
 /*
  * What an attempt commits: a segment with each flush, and one marked as the last when
  * its step has returned. If a step has flushed and collected nothing since, the last
- * segment is an empty commit to one of the ps that have the segment before. So a reader
- * of what is applied of a closure can tell whether that is all of it.
+ * segment is an empty commit to one of the ps that have the segment before. So the
+ * answers of the ps about a closure show whether all of it is applied.
  *
  * The thread that takes the number of pending acknowledgements to 0 reports the
- * attempt. While the slot submits the last segment, it holds one of that number itself.
- * For any other segment the slot waits.
+ * attempt. While the slot submits the last segment, it counts as one pending
+ * acknowledgement itself. After any other segment the slot waits.
  *
  * Threads: a slot; acknowledgements come on a ps client's thread.
  */

@@ -92,7 +92,7 @@ static int scratch_new(struct coxi_spare **ret)
     return 0;
 }
 
-/* Keeps both to use again; each may be NULL. */
+/* Keeps an attempt and a scratch to use again; each may be NULL. */
 static void put_spares(struct coxi_run *run, struct coxi_spare *attempt,
                        struct coxi_spare *scratch)
 {

@@ -10,7 +10,7 @@
 
 #include "worker/pull_internal.h"
 
-/* Makes room for those of the listed rows that one ps has, and adds their piece. */
+/* Makes room for the listed rows that one ps has, and adds their piece. */
 static int open_list(struct coxi_part *part, const struct coxi_piece *all, size_t count)
 {
     struct coxi_piece piece = *all;

@@ -51,9 +51,9 @@ void coxi_recorder_begin(struct coxi_recorder_slot *slot,
 void coxi_recorder_end(struct coxi_recorder_slot *slot);
 
 /*
- * Before the process ends: blames the slot's step for `cause` (COXI_CAUSE_... or a
- * signal); excuses all steps that are not blamed. Both take NULL, and may be called in
- * a signal handler.
+ * For a process that is about to end. _blame blames the slot's step for `cause`
+ * (COXI_CAUSE_... or a signal); _excuse excuses all steps that are not blamed. Both
+ * take NULL, and may be called in a signal handler.
  */
 void coxi_recorder_blame(struct coxi_recorder_slot *slot, int cause);
 void coxi_recorder_excuse(struct coxi_recorder *recorder);
@@ -78,11 +78,11 @@ bool coxi_recorder_kills(const struct coxi_recorder *recorder,
                          const struct coxi_digest *module, int *ret_signal);
 
 /*
- * After the step process has died of `signal` (0: it exited): turns the closures that
- * ran into crashes, after those that no client has taken yet, and makes the recorder
- * ready for the next process. If the process excused its steps, only those that it
- * blamed become crashes. Returns the number of new crashes; *ret: where they are, until
- * the next call of any function.
+ * After the step process has died of `signal` (0: it exited): adds the closures that
+ * ran to the crashes that no client has taken yet, and makes the recorder ready for the
+ * next process. If the process excused its steps, only those that it blamed become
+ * crashes. Returns the number of new crashes; *ret: where they are, until the next call
+ * of any function.
  */
 size_t coxi_recorder_collect(struct coxi_recorder *recorder, int signal,
                              const struct coxi_crashed_head **ret);

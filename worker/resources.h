@@ -114,8 +114,8 @@ void coxi_resources_made(struct coxi_resources *resources, struct coxi_kept *kep
 
 /*
  * Finds the resource called `name` as of closure `closure`; it is MADE or FAILED. Give
- * it back with coxi_resources_unuse. COX_ENOENT. Both: the slot that uses it, because
- * the last user releases a dropped resource.
+ * it back with coxi_resources_unuse. COX_ENOENT. Both are for the slot that uses the
+ * resource, because its last user releases a dropped resource.
  */
 int coxi_resources_use(struct coxi_resources *resources, const char *name,
                        uint64_t closure, struct coxi_kept **ret);

@@ -92,7 +92,8 @@ void coxi_run_unref(struct coxi_run *run)
 {
     if (run != NULL &&
         atomic_fetch_sub_explicit(&run->refs, 1, memory_order_acq_rel) == 1) {
-        /* The calling thread may be a ps client's own, and freeing waits for that. */
+        /* The calling thread may belong to a ps client, and freeing waits for that
+         * thread. */
         run->mail.run = run_free;
         coxi_loop_post(run->options.loop, &run->mail);
     }

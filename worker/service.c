@@ -166,8 +166,8 @@ static struct coxi_run *run_of_client(struct worker *worker,
     return run;
 }
 
-/* The same, but only if the run uses the connection `peer`. A message over an older
- * connection of the same client was meant for the previous run. */
+/* Like run_of_client, but only if the run uses the connection `peer`. A message over an
+ * older connection of the same client was meant for the previous run. */
 static struct coxi_run *run_of(struct worker *worker, const struct coxi_peer *peer)
 {
     struct coxi_run *run = run_of_client(worker, peer);

@@ -180,7 +180,7 @@ static uint64_t due_ns(struct coxi_running *running, enum coxi_running_state sta
     return UINT64_MAX;
 }
 
-/* Does what is due for a slot. True: the process must end. */
+/* Does what is due for a slot. Returns true if the process must end. */
 static bool look_at(struct coxi_slots *slots, struct coxi_running *running,
                     uint64_t now_ns, uint64_t *next_ns) COXI_REQUIRES(slots->lock)
 {

@@ -110,10 +110,10 @@ int coxi_ps_wait(struct cox_coordinator *c);
 int coxi_ps_moment(struct cox_coordinator *c, uint64_t *ret_incarnations);
 
 /*
- * Call with the result `*code` of something that the client itself asked of the ps.
- * True: a ps was lost meanwhile and has come back, so ask again; waits for its return.
- * If the run ends instead, sets `*code` to the error that ended it, with its error
- * text.
+ * Call with the result `*code` of a request that the client itself sent to the ps. If a
+ * ps was lost meanwhile, waits until it is back and returns true: send the request
+ * again. If the run ends instead, sets `*code` to the error that ended it, with its
+ * error text.
  */
 bool coxi_ps_again(struct cox_coordinator *c, int *code);
 

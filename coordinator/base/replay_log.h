@@ -99,8 +99,8 @@ int coxi_replay_log_new(uint32_t n_ps, uint64_t bytes_max,
                         struct coxi_replay_log **ret);
 void coxi_replay_log_free(struct coxi_replay_log *log); /* takes NULL */
 
-/* Adds a call that is done and has touched those ps. Takes a reference to it;
- * COX_ENOMEM: does not. */
+/* Adds a call that is done and has touched the ps in `touched`. Takes a reference to
+ * it; COX_ENOMEM: does not. */
 int coxi_replay_log_call(struct coxi_replay_log *log, struct coxi_closure_id id,
                          struct coxi_closure *call, const uint32_t *touched,
                          size_t n_touched);

@@ -298,7 +298,8 @@ static void turn(struct cox_coordinator *c)
 
 /* ---- any thread */
 
-/* The function of that name, in any loaded module of that name; or NULL. */
+/* Finds the function that `named` names, in any loaded module of the name given there;
+ * or NULL. */
 static struct cox_function *find_function(const struct cox_coordinator *c,
                                           const struct coxi_resumed_name *named)
     COXI_REQUIRES(c->lock)

@@ -4,10 +4,10 @@
  * and wakes a thread that writes it, so dispatch goes on meanwhile. All triggers that
  * fire while one is being written cause one checkpoint after it.
  *
- * A log that is too small is half full again at once. Therefore the log triggers none
- * within PAUSE_MS of the end of the last one, and calls that need room in the log wait
- * for that, too. The pause does not grow with the duration of a checkpoint: with a
- * large model the log would fill up meanwhile, and closures wait.
+ * A log that is too small is half full again at once. Therefore the log triggers no
+ * checkpoint within PAUSE_MS of the end of the last one. Calls that need room in the
+ * log wait until this pause is over, too. The pause does not grow with the duration of
+ * a checkpoint: with a large model the log would fill up meanwhile, and closures wait.
  *
  * A triggered checkpoint that fails has no caller to tell: cox_stats counts it,
  * cox_checkpoint_error returns its error, and the next one is tried when it is due.
@@ -280,7 +280,8 @@ static void write_one(struct cox_coordinator *c)
 
 /*
  * Checks the claim on the directory. An idle client that shares only the directory with
- * its successor learns of the successor only here. True: it has unlocked meanwhile.
+ * its successor learns of the successor only here. Returns true if it has unlocked
+ * c->lock meanwhile.
  */
 static bool look_at_claim(struct cox_coordinator *c, uint64_t *looked_ms)
     COXI_REQUIRES(c->lock)

@@ -316,8 +316,8 @@ struct coxi_closures {
 int coxi_closures_new(struct cox_coordinator *c);
 void coxi_closures_free(struct cox_coordinator *c);
 
-/* The closure of that id if it is not settled; NULL if the id belongs to an operation.
- * Loop. */
+/* The closure with id `id` if it is not settled; NULL if the id belongs to an
+ * operation. Loop. */
 struct coxi_closure *coxi_closures_get(const struct cox_coordinator *c,
                                        struct coxi_closure_id id);
 

@@ -191,7 +191,7 @@ static int assign_one(struct coxi_seat *seat, struct coxi_closure *closure)
     return 0;
 }
 
-/* Gives the worker up to `n` closures of that priority or above from the queue; returns
+/* Gives the worker up to `n` closures of `priority` or above from the queue; returns
  * how many. */
 static size_t give(struct coxi_seat *seat, struct coxi_queue *queue, int8_t priority,
                    size_t n)
@@ -218,7 +218,7 @@ static size_t give(struct coxi_seat *seat, struct coxi_queue *queue, int8_t prio
     return given;
 }
 
-/* Assigns closures of that priority or above that only one worker may run. */
+/* Assigns closures of `priority` or above that only one worker may run. */
 static void assign_own(struct cox_coordinator *c, int8_t priority)
 {
     struct coxi_seat **link = &c->closures->owners;
@@ -248,7 +248,7 @@ static void send_collected(struct cox_coordinator *c)
     }
 }
 
-/* Assigns closures of that priority or above that any worker may run. */
+/* Assigns closures of `priority` or above that any worker may run. */
 static void assign_any(struct cox_coordinator *c, struct coxi_queue *queue,
                        int8_t priority)
 {

@@ -84,7 +84,7 @@ void coxi_kept_void(struct coxi_closure *closure);
 /* An attempt has sent its results instead of keeping them. COX_ENOMEM. */
 int coxi_kept_take(struct coxi_closure *closure, const uint8_t *result, size_t len);
 
-/* Tells the worker to drop the results of that attempt, which does not count. */
+/* Tells the worker to drop the results of `attempt`, which does not count. */
 void coxi_kept_drop(struct coxi_seat *seat, struct coxi_closure_id id,
                     uint32_t attempt);
 

@@ -56,7 +56,7 @@ struct coxi_closure_events {
     void (*void_later)(struct coxi_closure *closure, const struct coxi_ending *ending);
 };
 
-/* The closure of that id if it is not settled or is being replayed; or NULL. */
+/* The closure with id `id` if it is not settled or is being replayed; or NULL. */
 struct coxi_closure *coxi_closure_find(struct cox_coordinator *c,
                                        struct coxi_closure_id id);
 

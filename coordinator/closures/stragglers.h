@@ -20,8 +20,8 @@ void coxi_stragglers_tick(struct cox_coordinator *c);
 
 /*
  * An attempt of the closure has ended on the worker of `seat`; it is not the current
- * one. True: it was the second attempt, and ends the closure; the first was recalled,
- * and no worker has the closure any more.
+ * one. Returns true if it was the second attempt and ends the closure: then the first
+ * attempt was recalled, and no worker has the closure any more.
  */
 bool coxi_straggler_ended(struct coxi_seat *seat, struct coxi_closure *closure,
                           const struct coxi_done_head *head);

@@ -28,8 +28,9 @@
  * Therefore only the number of closures that workers have bounds how many voidings are
  * under way.
  *
- * Cost: a message to each ps. Those of a turn of the loop leave together: a worker may
- * be lost with thousands of closures, and hundreds of workers at once.
+ * Cost: a message to each ps. The messages of one turn of the loop leave together,
+ * because a worker may be lost with thousands of closures, and hundreds of workers at
+ * once.
  */
 #include "coordinator/closures/voiding.h"
 
@@ -99,9 +100,9 @@ static bool is_elsewhere(const struct voiding *voiding)
 }
 
 /*
- * Fails the closure, and adds "as of now it is applied on ps 0, 2" to its text. It is
- * never replayed, so a ps that is lost later comes back with what the checkpoint has of
- * it.
+ * Fails the closure, and adds "as of now it is applied on ps 0, 2" to its text. The
+ * closure is never replayed, so a ps that is lost later comes back with what the
+ * checkpoint has of it.
  */
 static void tell_partial(struct voiding *voiding, int code)
 {

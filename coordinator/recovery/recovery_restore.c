@@ -132,7 +132,7 @@ static void ask(struct filling *filling, struct coxi_recovery_target *target,
     coxi_round_add(&filling->round, target->psc, message, call);
 }
 
-/* Variable `i` if the checkpoint has a part of it for that ps; otherwise NULL. Lives
+/* Variable `i` if the checkpoint has a part of it for ps `ps`; otherwise NULL. Lives
  * until close. */
 static const struct coxi_variable *covered(struct coxi_recovery *rec, uint32_t i,
                                            uint32_t ps)

@@ -25,7 +25,8 @@ static size_t list_unfilled(struct coxi_recovery *rec, struct coxi_recovery_targ
     return n;
 }
 
-/* Restores those ps. COX_EPSLOST: some were lost meanwhile; the others are restored. */
+/* Restores the ps of `targets`. COX_EPSLOST: some were lost meanwhile; the others are
+ * restored. */
 static int fill_some(struct coxi_recovery *rec, struct coxi_recovery_target *targets,
                      size_t n)
 {

@@ -51,8 +51,8 @@ struct coxi_written {
     uint64_t n_losses; /* coxi_ps_losses before the ps were asked */
 };
 
-/* Makes the log say that only those rows were written. False: a ps was lost since the
- * ps were asked, so ask again. Any thread; does nothing without recovery. */
+/* Makes the log say that only the rows in `written` were written. False: a ps was lost
+ * since the ps were asked, so ask again. Any thread; does nothing without recovery. */
 bool coxi_content_written(struct cox_coordinator *c,
                           const struct coxi_written *written);
 

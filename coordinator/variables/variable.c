@@ -129,8 +129,8 @@ static bool differs_in_rate(const struct coxi_optimizer *a,
     return !coxi_optimizer_equal(a, b) && coxi_optimizer_equal(&with, b);
 }
 
-/* Compares a wanted variable with one of that name that was found: 0 if they are the
- * same, perhaps with another placement. COX_ECONFLICT. */
+/* Compares a wanted variable with the existing one of its name: 0 if they are the same,
+ * perhaps with another placement. COX_ECONFLICT. */
 static int match(const struct coxi_variable *wanted, uint32_t n_shards,
                  const struct coxi_variable *found)
 {

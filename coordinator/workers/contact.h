@@ -12,7 +12,7 @@ void coxi_worker_dial(struct coxi_worker *worker);
 void coxi_worker_join(struct coxi_worker *worker, struct coxi_conn *conn,
                       const struct coxi_hello *hello);
 
-/* Closes the connection of a leaving worker once every closure of it is answered. */
+/* Closes the connection of a leaving worker once all its closures are answered. */
 void coxi_worker_let_leave(struct coxi_worker *worker);
 
 /* Opens the data connection, unless it is open; then sends the modules that are

@@ -18,8 +18,8 @@ void coxi_reach_forget(struct coxi_worker *worker);
 /* Declares ps lost that no worker reaches. Call every COXI_TICK_MS. */
 void coxi_reach_tick(struct cox_coordinator *c, uint64_t now);
 
-/* True if there is a ps that no connected worker reaches: closures wait for that, not
- * for a worker. */
+/* True if there is a ps that no connected worker reaches: then closures wait for the
+ * ps, not for a worker. */
 bool coxi_reach_is_cut(const struct cox_coordinator *c);
 
 void coxi_reach_free(struct cox_coordinator *c);

@@ -449,8 +449,8 @@ void coxi_resources_tick(struct cox_coordinator *c)
     coxi_unlock(&c->lock);
 }
 
-/* Takes out the resources that no closure needs any more. Returns one list of them and
- * of those that are now to be hidden. */
+/* Takes out the resources that no closure needs any more. Returns a list of these, and
+ * of the resources that are now to be hidden. */
 static struct cox_resource *take_released(struct cox_coordinator *c)
     COXI_REQUIRES(c->lock)
 {

@@ -30,7 +30,7 @@ bool coxi_resource_tell(struct coxi_worker *worker);
  * and writes up to that position had been accepted. UINT64_MAX: there is none. */
 uint64_t coxi_resource_position_above(struct cox_coordinator *c, uint64_t id);
 
-/* Handles a worker's answer. COX_EPROTO: it was not asked for that. */
+/* Handles a worker's answer. COX_EPROTO: the worker was not asked for this. */
 int coxi_resource_made(struct coxi_worker *worker, const struct coxi_status *answer);
 
 /* The worker's last process has crashed while it made a resource. */

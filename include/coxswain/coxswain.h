@@ -189,8 +189,8 @@ COX_API int cox_ps_address(struct cox_coordinator *c, uint32_t ps, const char *a
 /* ---- variables: what they can be is in variable.h */
 
 /*
- * Creates a variable or table on the ps. Variables are placed so that each ps holds
- * about as many bytes. A name has no white space, control character, quote or
+ * Creates a variable or table on the ps. Variables are placed so that all ps hold about
+ * the same number of bytes. A name has no white space, control character, quote or
  * backslash; '/' makes folders ("tower/bias"). In a run that goes on from a checkpoint
  * the first call for a name attaches to the existing variable. COX_ECONFLICT: its
  * specification differs; the text names the fields. COX_EEXIST: this client has created
