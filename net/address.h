@@ -14,12 +14,12 @@ struct coxi_address {
     _Atomic(struct coxi_address_text *) last;
 };
 
-/* Sets it to a copy of the text, unless it has the same text. One thread at a time.
- * COX_ENOMEM. */
+/* Sets the address to a copy of `text`, unless it has this text already. One thread at
+ * a time. COX_ENOMEM. */
 int coxi_address_set(struct coxi_address *address, const char *text);
 
-/* The current text; lives until coxi_address_fini. Only after the first set. Any
- * thread. */
+/* The current text, which lives until coxi_address_fini. Call it only after the first
+ * coxi_address_set. Any thread. */
 const char *coxi_address_get(const struct coxi_address *address);
 
 void coxi_address_fini(struct coxi_address *address);

@@ -34,7 +34,8 @@ static int start_alerts(const char *least)
     }
     int r = coxi_log_level_parse(least, &level);
     if (r == 0) {
-        /* Only this process has it: steps, and programs that they start, do not. */
+        /* Only this process keeps the descriptor: step processes, and programs that
+         * steps start, do not inherit it. */
         (void)fcntl(COXI_ALERTS_FD, F_SETFD, FD_CLOEXEC);
         coxi_log_alert(COXI_ALERTS_FD, level);
     }

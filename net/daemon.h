@@ -1,4 +1,4 @@
-/* The common part of the daemons' (ps, worker) start. Main thread. */
+/* The part of starting up that both daemons (ps, worker) share. Main thread. */
 #ifndef COXI_NET_DAEMON_H
 #define COXI_NET_DAEMON_H
 
@@ -8,11 +8,12 @@
 #include "net/key.h"
 #include "net/link.h"
 
-/* Exit codes. 0: done; 1 to 127: a person must mend something; from 128: start it
- * again. */
+/* Exit codes. 0: done; 1 to 127: a person must mend something; from 128: start the
+ * daemon again. */
 enum { COXI_EXIT_CONFIG = 2, COXI_EXIT_FAILED = 1, COXI_EXIT_AGAIN = 128 };
 
-/* The file descriptor of --alerts, which leads to the daemon's starter. */
+/* The file descriptor to which --alerts writes; the process that started the daemon
+ * reads it. */
 enum { COXI_ALERTS_FD = 4 };
 
 /* Options of both daemons; their `config` structs begin with it. */
@@ -29,7 +30,7 @@ struct coxi_daemon_options {
     bool insecure;
     int64_t parent;
     char url[COXI_URL_MAX + 1]; /* no option: `listen` as a URL */
-    struct coxi_key key;        /* no option: what key_file has */
+    struct coxi_key key;        /* no option: the content of key_file */
 };
 
 #define COXI_DAEMON_OPTIONS(config)                                                    \
@@ -98,15 +99,15 @@ struct coxi_daemon_options {
                  "does this one"}
 
 /*
- * Applies the options: the log and its bound, signals that must not kill, death with
- * the parent. Then `listen` is a URL. COX_EADDRESS: `listen` is no address.
- * COX_EINVAL: other hosts reach the address, and there is neither a key nor
- * --insecure. Errors of coxi_key_read.
+ * Applies the options: starts the log, ignores signals that must not kill the daemon,
+ * and arranges that it dies with its parent. Sets `url` from `listen`. COX_EADDRESS:
+ * `listen` is no address. COX_EINVAL: other hosts reach the address, and there is
+ * neither a key nor --insecure. Errors of coxi_key_read.
  */
 int coxi_daemon_start(struct coxi_daemon_options *options, const char *role);
 
-/* Asks the kernel to kill this process when process `parent` ends; at once if it has
- * ended. */
+/* Asks the kernel to kill this process when process `parent` ends. If `parent` has
+ * already ended, exits at once. */
 void coxi_die_with_parent(int parent);
 
 /* True if --local-path is on. */

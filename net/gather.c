@@ -39,7 +39,7 @@ struct member {
     bool ended COXI_GUARDED_BY_OF(struct coxi_gather, lock);
 };
 
-/* Takes in the links that want to join; false: the gatherer must stop. */
+/* Moves the links from `joining` to `members`; false: the gatherer must stop. */
 static bool take_in(struct coxi_gather *gather)
 {
     coxi_lock(&gather->lock);
@@ -54,7 +54,7 @@ static bool take_in(struct coxi_gather *gather)
     return goes_on;
 }
 
-/* Lets the thread continue that waits for the member's end. */
+/* Wakes the thread that waits for the member's end. */
 static void let_go(struct coxi_gather *gather, struct member *member)
 {
     coxi_lock(&gather->lock);
@@ -72,7 +72,8 @@ static bool receive_all(struct coxi_gather *gather)
         if (member->from->receive(member->from->arg, &any) == 0) {
             at = &member->next;
         } else {
-            *at = member->next; /* before its memory is freed */
+            /* first, because the member's memory is gone after let_go */
+            *at = member->next;
             let_go(gather, member);
         }
     }

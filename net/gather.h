@@ -1,9 +1,9 @@
 /*
  * A gatherer: one thread that receives from many links on the local path (link.h), so
- * that answers of many peers that come together wake one thread once. Offer a link with
- * a gatherer: once the link is local, the gatherer receives from it. Before that, and
- * for the end of the link, the thread that called coxi_link_run receives; in between it
- * waits.
+ * that answers that come from many peers at the same time wake one thread once. Offer a
+ * link with a gatherer: once the link is local, the gatherer receives from it. Before
+ * that, and when the link ends, the thread that called coxi_link_run receives; while
+ * the gatherer receives, that thread waits.
  *
  * For links with short frames that are handled at once: a slow on_frame delays all
  * links of the gatherer.
@@ -27,18 +27,18 @@ void coxi_gather_free(struct coxi_gather *gather); /* after its links; takes NUL
 
 /* What the gatherer receives from. */
 struct coxi_gathered {
-    struct coxi_rings *rings; /* that ring its bell */
-    /* Handles what has come, without waiting; *ret_any: there was something. Other than
-     * 0: nothing comes any more. On the gatherer's thread. */
+    struct coxi_rings *rings; /* they ring the gatherer's bell */
+    /* Handles the data that have come, without waiting. Sets *ret_any if there were
+     * any. Not 0: no more data will come. Called on the gatherer's thread. */
     int (*receive)(void *arg, bool *ret_any);
     void *arg;
 };
 
-/* The bell for those rings, and the thread that receives. */
+/* The bell for the rings of the gatherer's links; the thread that receives. */
 struct coxi_bell *coxi_gather_bell(struct coxi_gather *gather);
 pthread_t coxi_gather_thread(const struct coxi_gather *gather);
 
-/* Lets the gatherer receive; returns when nothing will come any more. */
+/* Lets the gatherer receive from `from`; returns when no more data will come. */
 void coxi_gather_receive(struct coxi_gather *gather, const struct coxi_gathered *from);
 
 #endif

@@ -4,7 +4,7 @@
  *   dialler:   WAITS_FOR_ACCEPT -> OVER
  *   acceptor:  WAITS_FOR_DIAL -> WAITS_FOR_PROOF -> OVER
  *
- * After an error it is FAILED, and takes nothing any more.
+ * After an error the state is FAILED, and the handshake takes no more bytes.
  */
 #include "net/handshake.h"
 
@@ -29,7 +29,8 @@ enum {
 
 enum state { WAITS_FOR_ACCEPT, WAITS_FOR_DIAL, WAITS_FOR_PROOF, OVER, FAILED };
 
-/* On the wire; little-endian, as this machine is (common/endian checks that). */
+/* The messages as they are on the wire: little-endian, like every machine that the
+ * codec supports (schema/wire.h). */
 struct dial_message {
     uint32_t magic;
     uint16_t version;
@@ -59,11 +60,11 @@ struct accept_message {
 _Static_assert(sizeof(struct dial_message) == COXI_HANDSHAKE_DIAL, "no gaps");
 _Static_assert(sizeof(struct accept_message) == COXI_HANDSHAKE_ACCEPT, "no gaps");
 
-/* All that is derived from the key and the shared secret. */
+/* The secrets that are derived from the key and the shared secret. */
 struct secrets {
     uint8_t accept_proof[COXI_HANDSHAKE_PROOF];
     uint8_t dial_proof[COXI_HANDSHAKE_PROOF];
-    uint8_t dial_key[COXI_KEY_BYTES]; /* of what the dialler sends */
+    uint8_t dial_key[COXI_KEY_BYTES]; /* for the frames that the dialler sends */
     uint8_t accept_key[COXI_KEY_BYTES];
 };
 
@@ -94,8 +95,8 @@ static bool share_new(EVP_PKEY **ret, uint8_t public[SHARE])
     return *ret != NULL && EVP_PKEY_get_raw_public_key(*ret, public, &len) == 1;
 }
 
-/* The secret that our share and the peer's make; false also for a share that makes the
- * same secret with everybody. */
+/* Combines our share with the peer's into the shared secret. False also if the peer's
+ * share would give the same secret with every other share. */
 static bool share_combine(EVP_PKEY *ours, const uint8_t theirs[SHARE],
                           uint8_t ret[SHARED])
 {
@@ -146,7 +147,7 @@ static bool derive(struct coxi_handshake *handshake, const uint8_t theirs[SHARE]
     return done;
 }
 
-/* Notes what was agreed; the keys depend on the side. */
+/* Fills in what was agreed; which key is for sending depends on our side. */
 static void agree(struct coxi_handshake *handshake, bool dialled)
 {
     const struct secrets *secrets = &handshake->secrets;
@@ -169,8 +170,8 @@ static bool is_equal(const uint8_t *a, const uint8_t *b)
     return CRYPTO_memcmp(a, b, COXI_HANDSHAKE_PROOF) == 0;
 }
 
-/* The ciphers that we may use: the first of them is what a processor with instructions
- * for AES does fastest. */
+/* The ciphers that we offer: AES-GCM only on a processor with AES instructions, where
+ * it is the fastest. */
 static uint32_t our_ciphers(void)
 {
     bool has_aes = false;
@@ -294,7 +295,8 @@ static int check_dial(const struct coxi_handshake *handshake)
     return is_ours ? 0 : coxi_error(COX_EDENIED, "a peer has another key, or none");
 }
 
-/* The acceptor chooses: the stronger seal, and a cipher that both have. */
+/* Makes the acceptor's message, which chooses the stronger seal, and a cipher that both
+ * sides have. */
 static int answer(struct coxi_handshake *handshake)
 {
     const struct coxi_guard *guard = &handshake->guard;

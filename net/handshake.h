@@ -9,14 +9,15 @@
  *   the dialler's   {proof 32}
  *
  * Little-endian. A share is an X25519 public key (RFC 7748), new for each connection.
- * `tag` is HMAC-SHA256 with the key of the dialler's role over all before it: strangers
- * are turned away before anything costly is done. Proofs and the keys of the seal are
- * HKDF-SHA256 (RFC 5869) of that key and the shared secret, with the SHA-256 of all
- * bytes of both sides before the proofs as salt. So they are bound to both roles and
- * indexes, to the run and to what was agreed; and they cannot be replayed or reflected,
- * because each side has chosen a nonce, and the two proofs differ.
+ * `tag` is an HMAC-SHA256 of all bytes before it, with the key of the dialler's role,
+ * so that strangers are turned away before the costly computations. Proofs and the keys
+ * of the seal are HKDF-SHA256 (RFC 5869) of that key and the shared secret, with the
+ * SHA-256 of all bytes of both sides before the proofs as salt. So they are bound to
+ * both roles and indexes, to the run and to what was agreed; and they cannot be
+ * replayed or reflected, because each side has chosen a nonce, and the two proofs
+ * differ.
  *
- * Nothing is said to a peer that fails: the connection is closed.
+ * A peer that fails the handshake gets no answer: the connection is closed.
  */
 #ifndef COXI_NET_HANDSHAKE_H
 #define COXI_NET_HANDSHAKE_H
@@ -37,8 +38,8 @@ struct coxi_party {
     uint64_t run; /* 0: it has no run yet; COXI_RUN_UNNAMED: it has named none */
 };
 
-/* How frames are guarded on their way. If the two ends ask for different seals, they use
- * the stronger one, which comes later here. */
+/* How frames are protected on their way. If the two ends ask for different seals, they
+ * use the stronger one, which comes later in this list. */
 enum coxi_seal {
     COXI_SEAL_NONE, /* nobody else can reach the connection */
     COXI_SEAL_MAC,  /* frames can be read by others, but not changed */
@@ -48,7 +49,7 @@ enum coxi_seal {
 /* Ciphers, as bits. */
 enum { COXI_CIPHER_AES_128_GCM = 1, COXI_CIPHER_CHACHA20_POLY1305 = 2 };
 
-/* What an end brings along. */
+/* What an end of a connection brings to the handshake. */
 struct coxi_guard {
     struct coxi_key key;
     struct coxi_party self;
@@ -85,15 +86,16 @@ void coxi_handshake_free(struct coxi_handshake *handshake);
 const uint8_t *coxi_handshake_out(const struct coxi_handshake *handshake,
                                   size_t *ret_len);
 
-/* How many bytes to receive next, at most COXI_HANDSHAKE_MAX. 0: none; the handshake has
- * failed, or is over as soon as the bytes of coxi_handshake_out are sent. */
+/* How many bytes to receive next, at most COXI_HANDSHAKE_MAX. 0: none, because the
+ * handshake has failed, or is over as soon as the bytes of coxi_handshake_out are
+ * sent. */
 size_t coxi_handshake_need(const struct coxi_handshake *handshake);
 
 /* Takes the bytes that were received. COX_EDENIED: the peer has not proved that it has
  * the key; COX_EVERSION: it speaks another version; COX_ENOMEM. */
 int coxi_handshake_take(struct coxi_handshake *handshake, const uint8_t *bytes);
 
-/* What was agreed, once it is over. Lives as long as the handshake. */
+/* What was agreed, once the handshake is over. Lives as long as the handshake. */
 const struct coxi_agreed *coxi_handshake_agreed(const struct coxi_handshake *handshake);
 
 #endif

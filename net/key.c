@@ -25,8 +25,8 @@ enum { READER_FILE_BYTES = sizeof(reader_mark) + COXI_KEY_BYTES };
 bool coxi_hkdf(const uint8_t *secret, size_t secret_len, const uint8_t *salt,
                size_t salt_len, const char *info, uint8_t *ret, size_t ret_len)
 {
-    static const uint8_t
-        zeros[COXI_KEY_BYTES]; /* no salt is this one (RFC 5869, 2.2) */
+    /* The salt if none is given (RFC 5869, 2.2). */
+    static const uint8_t zeros[COXI_KEY_BYTES];
     char digest[] = "SHA256";
     salt_len = salt == NULL ? sizeof(zeros) : salt_len;
     salt = salt == NULL ? zeros : salt;
@@ -107,7 +107,7 @@ static int check_file(const char *path, int fd)
     return 0;
 }
 
-/* Reads up to `room` bytes; more than that are not a key's. */
+/* Reads up to `room` bytes. A file with more bytes is no key file. */
 static int read_all(const char *path, int fd, uint8_t *to, size_t room, size_t *ret_len)
 {
     size_t len = 0;
@@ -145,7 +145,7 @@ int coxi_key_read(const char *path, struct coxi_key *ret)
 {
     uint8_t bytes[READER_FILE_BYTES + 1];
     size_t len = 0;
-    /* O_NONBLOCK: a FIFO there must not hold us */
+    /* O_NONBLOCK, because opening a FIFO would otherwise block */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0) {
         return coxi_error_errno(COX_EIO, "cannot open the key file %s", path);

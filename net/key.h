@@ -3,9 +3,9 @@
  * bytes, or, for those that only read, the key of readers that was derived from them.
  *
  * Each role proves itself with a key of its own, derived by HKDF-SHA256 (RFC 5869) from
- * the run's key. The key of readers derives no other.
+ * the run's key. No other key can be derived from the key of readers.
  *
- * Threads: any. A key must be wiped where it is no longer needed (coxi_key_wipe).
+ * Threads: any. Wipe a key as soon as it is no longer needed (coxi_key_wipe).
  */
 #ifndef COXI_NET_KEY_H
 #define COXI_NET_KEY_H
@@ -36,8 +36,8 @@ struct coxi_key {
  */
 int coxi_key_read(const char *path, struct coxi_key *ret);
 
-/* Reads the key file `path`, or, if `path` is NULL, the file that $COX_KEY_FILE names. If
- * neither is given, *ret is COXI_KEY_NONE. Errors of coxi_key_read. */
+/* Reads the key file `path` or, if `path` is NULL, the file that $COX_KEY_FILE names.
+ * If neither is given, sets *ret to COXI_KEY_NONE. Errors of coxi_key_read. */
 int coxi_key_open(const char *path, struct coxi_key *ret);
 
 /* Makes a key file of a new key: mode 0600, in a file that must not exist yet. COX_EIO;
@@ -48,7 +48,8 @@ int coxi_key_new(const char *path);
  * not a run's. */
 int coxi_key_new_reader(const char *path, const struct coxi_key *key);
 
-/* The key with which a role proves itself. False: the key derives none for this role. */
+/* Derives the key with which a role proves itself. False: `key` derives none for this
+ * role. */
 bool coxi_key_of_role(const struct coxi_key *key, enum coxi_role role,
                       uint8_t ret[COXI_KEY_BYTES]);
 
@@ -56,8 +57,8 @@ void coxi_key_wipe(struct coxi_key *key);
 
 /* ---- for keys and proofs; false: no memory, or the crypto library has refused */
 
-/* HKDF-SHA256 in one step: extract with `salt` (NULL: none), and expand with `info` to ret_len
- * bytes. */
+/* HKDF-SHA256 in one step: extracts with `salt` (NULL: none), and expands with `info`
+ * to ret_len bytes. */
 bool coxi_hkdf(const uint8_t *secret, size_t secret_len, const uint8_t *salt,
                size_t salt_len, const char *info, uint8_t *ret, size_t ret_len);
 

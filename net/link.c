@@ -4,8 +4,8 @@
  *
  * The other files: link_send.c and link_receive.c (one half each), link_made.c (frames
  * made while they are sent), link_connect.c (making links), link_watch.c (heartbeats
- * and silence), link_local.c (changes over to shared memory instead of the stream). None
- * knows what a frame means.
+ * and silence), link_local.c (changes over to shared memory instead of the stream).
+ * None of these files knows what a frame means.
  *
  * Invariants
  *   - The engine (receiving, and the sends under way) ends when receiving has ended, no
@@ -102,7 +102,7 @@ void coxi_chunks_release(struct coxi_chunk *chunk)
     }
 }
 
-/* Releases the data that wait to be sent. */
+/* Drops the frames that wait to be sent, and releases their memory. */
 static void drop_line(struct coxi_link *link)
 {
     coxi_lock(&link->lock);

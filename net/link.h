@@ -37,7 +37,7 @@ struct coxi_frame {
     size_t meta_len;
     void *payload; /* 8-aligned; 64-aligned where it did not fit the receive buffer */
     size_t payload_len;
-    /* a long payload that the owner did not take (`takes`): it has come, and is gone */
+    /* true: a long payload was received and dropped, because `takes` refused it */
     bool dropped;
 };
 
@@ -63,11 +63,9 @@ struct coxi_link_events {
     void (*on_batch)(void *arg, struct coxi_link *link);
     /* The link is closed; code and text are the reason. */
     void (*on_close)(void *arg, struct coxi_link *link, int code, const char *text);
-    /*
-     * A long payload is about to arrive (frame->payload is NULL). False: it takes no
-     * memory, because it is received and dropped; on_frame gets the frame without it.
-     * Comes before on_payload. Optional.
-     */
+    /* A long payload is about to arrive (frame->payload is NULL). False: the link
+     * receives and drops the payload, so it takes no memory, and on_frame gets the
+     * frame without it. Called before on_payload. Optional. */
     bool (*takes)(void *arg, struct coxi_link *link, const struct coxi_frame *frame);
 };
 
@@ -76,7 +74,7 @@ enum { COXI_LINK_META_FIRST = 4096 };
 
 /*
  * Connects to `url` ("tcp://host:port", "ipc:///path") within timeout_ms. If `guard`
- * (copied; NULL: none) has a key, both ends prove then that they have it (handshake.h).
+ * (copied; NULL: none) has a key, both ends then prove that they have it (handshake.h).
  * Blocks; any thread but nng's. COX_EREFUSED (nobody listens), COX_ETIMEDOUT,
  * COX_EADDRESS (malformed, or no such host), COX_EDENIED (the peer has another key, or
  * none), with a text that names the address.
@@ -181,8 +179,8 @@ int coxi_link_offer(struct coxi_link *link, struct coxi_gather *gather,
                     size_t ring_bytes, const char **ret_name);
 void coxi_link_withdraw(struct coxi_link *link);
 int coxi_link_accept(struct coxi_link *link, const char *name);
-void coxi_link_go_local(
-    struct coxi_link *link); /* blocks until all queued frames were sent */
+/* Goes local; blocks until all queued frames were sent. */
+void coxi_link_go_local(struct coxi_link *link);
 
 /* True if frames go over the local path. */
 bool coxi_link_is_local(struct coxi_link *link);
@@ -209,7 +207,7 @@ void coxi_link_close(struct coxi_link *link, int code, const char *text);
 /* Closes as soon as all queued frames have been sent. */
 void coxi_link_finish(struct coxi_link *link, int code, const char *text);
 
-/* Who the peer has proved to be; NULL: nothing was proved on this link. */
+/* The identity that the peer has proved; NULL: nothing was proved on this link. */
 const struct coxi_party *coxi_link_proven(const struct coxi_link *link);
 
 /* True once closing has begun. Any thread. */
@@ -225,10 +223,10 @@ typedef void (*coxi_listener_accepted)(void *arg, struct coxi_link *link);
 /*
  * Binds `url` (port 0: any free one); coxi_listener_start begins to accept connections.
  * If `guard` (copied; NULL: none) has a key, only peers that have proved that they have
- * it become links. An ipc address is a socket that only this user may use, whatever the umask; a socket
- * of this user that nobody listens at is replaced, nothing else. COX_EAGAIN: the address
- * is in use; COX_EADDRESS: it is malformed, or not of this host, or something else has
- * its path.
+ * it become links. The socket of an ipc address may be used only by this user, whatever
+ * the umask. If the path is a socket of this user at which nobody listens, it is
+ * replaced; any other file stays. COX_EAGAIN: the address is in use; COX_EADDRESS: it
+ * is malformed, or not of this host, or something else has its path.
  */
 int coxi_listener_open(const char *url, const struct coxi_guard *guard,
                        coxi_listener_accepted accepted, void *arg,

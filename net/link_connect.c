@@ -1,7 +1,6 @@
-/*
- * Makes links by connecting; see link.h. An attempt has an nng dialer and one aio. With a key, both ends prove themselves before
- * there is a link (proving.h). Threads: the callers', and nng's for callbacks.
- */
+/* Makes links by connecting; see link.h. An attempt has an nng dialer and one aio. With
+ * a key, both ends prove themselves before the link is made (proving.h). Threads: the
+ * callers', and nng's for callbacks. */
 #include <assert.h>
 #include <errno.h>
 #include <nng/nng.h>
@@ -17,8 +16,8 @@
 #include "net/link_internal.h"
 #include "net/proving.h"
 
-/* nng initializes itself on first use, and checks without a lock whether it has done
- * so. Therefore one use is made to come before all others. */
+/* nng initializes itself on first use, but checks without a lock whether it has done
+ * so. Therefore we use it once (pthread_once) before all other uses. */
 static void use_nng(void)
 {
     nng_aio *aio;
@@ -39,8 +38,9 @@ void coxi_use_nng(void)
  *
  * nng (1.5) may mistake the poll event that every new socket has for the end of
  * connecting. Then it reports success while connecting still goes on, or will fail.
- * Therefore a stream that has no peer yet is probed with a heartbeat, which leaves when
- * there is one; where a handshake comes first, it does that.
+ * Therefore a stream that has no peer yet is probed with a heartbeat, which can be sent
+ * only once the stream is connected. If a handshake comes first, its first message is
+ * the probe.
  *
  * States of an attempt: DIALING -> [PROBING, or PROVING] -> done.
  */
@@ -68,7 +68,7 @@ static void attempt_free(struct attempt *attempt)
     free(attempt);
 }
 
-/* Sets the reason why no connection was made as the error. */
+/* Sets the error to the reason why no connection was made. */
 static int attempt_error(const char *url, int nng_code)
 {
     int code = coxi_link_error(nng_code);
@@ -124,7 +124,7 @@ static void on_dialler_proved(void *arg, int code, nng_stream *stream,
     attempt_end(attempt, r, link);
 }
 
-/* Proves us to the peer; the attempt ends after that. */
+/* Starts the handshake; the attempt ends with it. */
 static void attempt_prove(struct attempt *attempt)
 {
     struct coxi_proving *proving;
@@ -238,8 +238,8 @@ int coxi_link_connect(const char *url, const struct coxi_guard *guard, int timeo
     int r = coxi_link_connect_start(url, guard, timeout_ms, on_outcome, &outcome);
     coxi_lock(&outcome.lock);
     while (r == 0 && !outcome.over) {
-        coxi_wait_for_end(&outcome.known,
-                          &outcome.lock); /* the attempt has a timeout */
+        /* The wait ends, because the attempt has a timeout. */
+        coxi_wait_for_end(&outcome.known, &outcome.lock);
     }
     if (r == 0 && outcome.code != 0) {
         r = coxi_error(outcome.code, "%s", outcome.text);

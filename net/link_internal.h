@@ -17,7 +17,7 @@ enum {
     COXI_LINK_IN_MAX = 64 * 1024, /* frames up to here are received in the buffer */
 };
 
-/* Kinds of chunks that are kept for reuse after they were sent. */
+/* Kinds of chunks. Sent chunks are kept for reuse, by kind. */
 enum {
     COXI_CHUNK_OWN,
     COXI_CHUNK_SMALL, /* for the bytes before and after a lent segment */
@@ -39,15 +39,16 @@ static inline size_t coxi_head_len(const struct coxi_prefix *p)
     return coxi_align(sizeof(*p) + p->meta_len, p->payload_len > 0 ? 64 : 8);
 }
 
-/* A piece of a line: small frames in memory of our own, lent memory, or a part of a
- * payload that is made on the way. */
+/* A piece of a line: small frames in memory of our own, memory lent by a caller, or a
+ * part of a payload that is made while it is sent. */
 struct coxi_chunk {
     struct coxi_chunk *next;
     const uint8_t *data; /* our own, or lent until released */
     size_t begin;        /* sent up to here */
     size_t end;
     size_t capacity; /* 0: lent */
-    int kind;        /* the kind of its spares; COXI_CHUNKS: it is not kept */
+    /* decides where it is kept after it was sent; COXI_CHUNKS: it is freed */
+    int kind;
     void (*release)(void *arg);
     void *arg;
     uint8_t own[];
@@ -77,7 +78,8 @@ struct coxi_link {
     atomic_int refs; /* the owner, the engine while it receives, senders */
     nng_stream *stream;
     bool is_proven;
-    struct coxi_party proven; /* who the peer has proved to be, if is_proven */
+    /* the identity that the peer has proved, if is_proven */
+    struct coxi_party proven;
     const struct coxi_link_events *events;
     void *arg;
     struct coxi_links *links;
@@ -111,7 +113,8 @@ struct coxi_link {
     struct coxi_gather *gather; /* receives for the local path, or NULL */
     atomic_bool gone;
     nng_aio *watch_aio;
-    /* on the local path: receives what still comes over the stream, which is ignored */
+    /* on the local path: receives the heartbeats that still come over the stream; they
+     * are ignored */
     uint8_t watched[64];
 
     atomic_uint batch; /* the number of receive batches so far */
@@ -186,13 +189,13 @@ static inline bool coxi_link_is_sending(const struct coxi_link *link)
 /* ---- link_send.c */
 
 enum {
-    COXI_LINE_MADE =
-        256 * 1024,         /* bytes: together with its source it fits a core's cache */
+    /* bytes: such a chunk and the memory that it is made from fit a core's cache */
+    COXI_LINE_MADE = 256 * 1024,
     COXI_LINE_MADE_MAX = 2, /* one is filled while the other is sent */
 };
 
-/* An empty chunk for `capacity` bytes. If that is more than the kept chunks have, it
- * has no kind, and is not kept. NULL: no memory. */
+/* Returns an empty chunk for `capacity` bytes. If chunks of this kind are smaller, the
+ * chunk gets no kind, and is freed after it was sent. NULL: no memory. */
 struct coxi_chunk *coxi_line_chunk(struct coxi_link *link, int kind, size_t capacity)
     COXI_REQUIRES(link->lock);
 void coxi_line_append(struct coxi_link_line *line, struct coxi_chunk *chunk);
@@ -209,15 +212,13 @@ bool coxi_line_add_pad(struct coxi_link *link, struct coxi_link_line *line,
 void coxi_line_write_head(uint8_t *to, const struct coxi_prefix *prefix,
                           const void *meta);
 
-/*
- * Sends what is in line, unless another thread is sending. Usually the kernel takes it
- * at once, and no other thread need be woken; other threads may add to the line
- * meanwhile. Unlocks while it sends. Sent chunks join *done, for coxi_link_leave().
- */
+/* Sends the frames in line, unless another thread is sending. Usually the kernel takes
+ * them at once, and no other thread need be woken; other threads may add to the line
+ * meanwhile. Unlocks while it sends. Sent chunks join *done, for coxi_link_leave(). */
 void coxi_link_send_line(struct coxi_link *link, struct coxi_chunk **done)
     COXI_REQUIRES(link->lock);
 
-/* True if the link must close when everything is sent, and everything is. */
+/* True if coxi_link_finish was called and everything in line is sent. */
 bool coxi_link_is_finished(const struct coxi_link *link) COXI_REQUIRES(link->lock);
 
 /* Unlocks, releases sent chunks, and ends the engine if it waited for this. */
@@ -251,7 +252,7 @@ static inline size_t coxi_link_least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* False if sent data will not be read any more: the link is closed, or on the local
+/* False if nobody will read the data that we send: the link is closed, or on the local
  * path the peer is gone. */
 bool coxi_link_is_read(const struct coxi_link *link);
 

@@ -1,7 +1,7 @@
 /*
- * Makes links by listening; see link.h. A listener has an nng listener and one aio. With
- * a key, a peer proves itself (proving.h) before it becomes a link: until then it costs
- * a descriptor and a little memory for two seconds at most, and no thread.
+ * Makes links by listening; see link.h. A listener has an nng listener and one aio.
+ * With a key, a peer proves itself (proving.h) before it becomes a link: until then it
+ * costs only a descriptor and a little memory, for two seconds at most, but no thread.
  */
 #include <arpa/inet.h>
 #include <nng/nng.h>
@@ -37,15 +37,18 @@ struct coxi_listener {
     struct coxi_unforked unforked;
     char url[160];
 
-    /* Peers that have not proved themselves yet, those that came first at the front. */
+    /* The peers that have not proved themselves yet, in the order in which they
+     * came. */
     struct coxi_mutex lock; /* leaf */
-    pthread_cond_t left;    /* one is out of the list */
+    pthread_cond_t left;    /* a newcomer has left the list */
     struct newcomer *first COXI_GUARDED_BY(lock);
     struct newcomer **last COXI_GUARDED_BY(lock);
     uint32_t n_newcomers COXI_GUARDED_BY(lock);
-    uint64_t n_denied COXI_GUARDED_BY(lock); /* since the log told of one ... */
-    uint64_t told_ms COXI_GUARDED_BY(lock);  /* ... then; 0: never */
-    uint32_t newcomers_max;                  /* fixed */
+    /* peers denied since the last log line about them ... */
+    uint64_t n_denied COXI_GUARDED_BY(lock);
+    /* ... and the time of that line; 0: none yet */
+    uint64_t told_ms COXI_GUARDED_BY(lock);
+    uint32_t newcomers_max; /* fixed */
 };
 
 struct newcomer {
@@ -58,7 +61,7 @@ struct newcomer {
 
 enum {
     NEWCOMERS_MAX = 1024, /* peers that prove themselves at a time */
-    DENIED_MS = 10000,    /* between two lines about peers that were denied */
+    DENIED_MS = 10000,    /* at least between two log lines about denied peers */
     ACCEPT_REST_MS = 50,
     SOCKET_MODE = 0600,
     CLAIM_MS = 1000, /* how long an address may be in use before that is an error */
@@ -76,7 +79,7 @@ static void hand_over(struct coxi_listener *listener, nng_stream *stream,
 
 /* ---- peers that prove themselves */
 
-/* Takes a newcomer out of the list: from now on nobody aborts it. */
+/* Takes a newcomer out of the list, so that nobody aborts its handshake any more. */
 static void take_out(struct newcomer *newcomer)
 {
     struct coxi_listener *listener = newcomer->listener;
@@ -90,8 +93,8 @@ static void take_out(struct newcomer *newcomer)
     coxi_unlock(&listener->lock);
 }
 
-/* Logs the first peer that was denied in a while, and how many were since the last line:
- * strangers must not fill the disk. */
+/* Logs that a peer was denied, and how many were denied since the last such line. Logs
+ * at most one line in DENIED_MS, because strangers must not fill the disk. */
 static void tell_denied(struct coxi_listener *listener, const char *peer)
 {
     uint64_t now = coxi_now_ms();
@@ -130,8 +133,8 @@ static void on_proved(void *arg, int code, nng_stream *stream,
     coxi_unlock(&listener->lock);
 }
 
-/* Puts a newcomer at the end of the list. If there are many, the one that has been at
- * it for longest gives its place: proving takes a round trip, being idle takes long. */
+/* Puts a newcomer at the end of the list. If the list is full, aborts the oldest
+ * newcomer: an honest one needs only a round trip, so the oldest is probably idle. */
 static void put_in(struct coxi_listener *listener, struct newcomer *newcomer)
     COXI_REQUIRES(listener->lock)
 {
@@ -145,7 +148,7 @@ static void put_in(struct coxi_listener *listener, struct newcomer *newcomer)
     listener->n_newcomers++;
 }
 
-/* Writes the address from which a peer has dialled: host:port, or "local" (ipc). */
+/* Writes the address from which the peer dialled: host:port, or "local" (ipc). */
 static void tell_peer(nng_stream *stream, char *ret, size_t len)
 {
     nng_sockaddr sa;
@@ -183,7 +186,7 @@ static void receive_newcomer(struct coxi_listener *listener, nng_stream *stream)
     coxi_proving_start(newcomer->proving);
 }
 
-/* Ends what newcomers do, and waits for that. */
+/* Aborts the handshakes of all newcomers, and waits until they have ended. */
 static void send_away(struct coxi_listener *listener)
 {
     coxi_lock(&listener->lock);
@@ -206,7 +209,8 @@ static void accept_callback(void *arg)
         return;
     }
     if (failed != 0) {
-        /* The cause (no free descriptors, say) may last, so do not spin. */
+        /* The cause (no free descriptors, say) may last, so rest before the next
+         * accept. */
         listener->resting = true;
         nng_sleep_aio(ACCEPT_REST_MS, listener->aio);
         return;
@@ -281,7 +285,8 @@ static int check_path(const char *url)
                                            : "something that is no socket");
 }
 
-/* How many peers may be proving themselves at a time: a quarter of the descriptors. */
+/* How many peers may be proving themselves at the same time: a quarter of the
+ * descriptors that this process may open, but at most NEWCOMERS_MAX. */
 static uint32_t newcomers_max(void)
 {
     struct rlimit files;
@@ -328,7 +333,7 @@ int coxi_listener_open(const char *url, const struct coxi_guard *guard,
     } else {
         (void)nng_stream_listener_set_bool(listener->listener, NNG_OPT_TCP_NODELAY,
                                            true);
-        /* of ipc only; whatever the umask, nobody else may connect */
+        /* Applies to ipc only: no other user may connect, whatever the umask. */
         (void)nng_stream_listener_set_int(listener->listener, NNG_OPT_IPC_PERMISSIONS,
                                           SOCKET_MODE);
         failed = nng_aio_alloc(&listener->aio, accept_callback, listener);

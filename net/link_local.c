@@ -80,7 +80,8 @@ static void watch_callback(void *arg)
         nng_stream_recv(link->stream, link->watch_aio);
         return;
     }
-    /* Data that the peer has written before must still be read. */
+    /* Do not close yet, because data that the peer wrote before it ended must still be
+     * read. */
     atomic_store_explicit(&link->gone, true, memory_order_release);
     coxi_rings_wake(atomic_load(&link->rings));
 }
@@ -94,7 +95,8 @@ int coxi_link_watch_stream(struct coxi_link *link)
     (void)nng_aio_set_iov(link->watch_aio, 1, &iov);
     nng_stream_recv(link->stream, link->watch_aio);
     if (coxi_link_closed(link)) {
-        /* A stream that was closed just before would keep the aio for ever. */
+        /* If the stream was closed just before the receive, the aio would never end by
+         * itself. */
         nng_aio_cancel(link->watch_aio);
     }
     return 0;

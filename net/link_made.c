@@ -1,9 +1,9 @@
 /*
- * Waiting for a peer that reads slowly, and frames whose payload is made on the way,
- * which mostly do.
+ * Waits for peers that read slowly, and sends frames whose payload is made while it is
+ * being sent; most waits belong to such frames.
  *
- * Such a payload leaves in chunks, of which there are COXI_LINE_MADE_MAX: a sent chunk
- * is filled again. On the local path it is made in the ring itself.
+ * Such a payload is sent in COXI_LINE_MADE_MAX chunks, which are filled again after
+ * they were sent. On the local path it is made in the ring itself.
  *
  * Threads: any, under `lock`, which is released while a piece is made.
  */
@@ -22,11 +22,9 @@ _Static_assert((int)COXI_LINK_MADE_ROOM + 2 * (int)COXI_LINK_META_FIRST <=
 
 /* ---- waiting for room */
 
-/*
- * Waits until the peer or another sending thread makes progress; `heard`: the state of
- * the bell before. On the local path the receiving thread also sends data that wait for
- * room.
- */
+/* Waits until the peer or another sending thread makes progress. `heard` is the state
+ * of the bell (listen_to_peer) before the caller looked for room. On the local path the
+ * receiving thread also sends data that wait for room. */
 static void await_peer(struct coxi_link *link, uint32_t heard) COXI_REQUIRES(link->lock)
 {
     if (link->is_local && !link->sending && link->threaded &&
@@ -40,7 +38,7 @@ static void await_peer(struct coxi_link *link, uint32_t heard) COXI_REQUIRES(lin
     }
 }
 
-/* The state of the bell to which await_peer compares. */
+/* The state of the bell now, for await_peer; 0 if the link is not local. */
 static uint32_t listen_to_peer(struct coxi_link *link) COXI_REQUIRES(link->lock)
 {
     return link->is_local ? coxi_rings_listen(atomic_load(&link->rings)) : 0;
@@ -122,7 +120,8 @@ static int make_here(struct coxi_link *link, const struct coxi_made *frame,
 
 /* ---- in the ring */
 
-/* Waits for room for a piece and `more` bytes; NULL: there will be none. */
+/* Waits until the ring has room for a piece and `more` bytes. NULL: the connection is
+ * closed. */
 static uint8_t *await_room(struct coxi_link *link, struct coxi_rings *rings,
                            size_t more, size_t *ret_room)
 {

@@ -70,7 +70,7 @@ static int deliver(struct coxi_link *link, const struct coxi_frame *frame)
     return link->events->on_frame(link->arg, link, frame);
 }
 
-/* Makes memory of our own for at least `bytes` bytes of payload. */
+/* Makes `scratch`, the link's own memory for payloads, at least `bytes` long. */
 static int reserve_scratch(struct coxi_link *link, size_t bytes)
 {
     if (link->scratch_capacity >= bytes) {
@@ -230,8 +230,8 @@ static int received(struct coxi_link *link, size_t n)
     coxi_link_uncork(link);
     atomic_store_explicit(&link->last_in_ms, coxi_now_ms(), memory_order_relaxed);
     atomic_store_explicit(&link->handling, false, memory_order_release);
-    /* A longer buffer saves system calls. The local path has none, and with a short
-     * buffer more of a long payload goes straight to its place. */
+    /* A longer buffer saves system calls. The local path makes none, so there the
+     * buffer stays short, and more of a long payload goes straight to its place. */
     if (r == 0 && full && !link->is_local && link->in_capacity < COXI_LINK_IN_MAX &&
         link->payload == NULL) {
         r = resize_in(link, link->in_capacity * 2);
@@ -239,7 +239,7 @@ static int received(struct coxi_link *link, size_t n)
     return r;
 }
 
-/* The places for the next bytes; returns how many pieces. */
+/* Lists the places to receive the next bytes in; returns the number of pieces. */
 static unsigned receive_iov(struct coxi_link *link, nng_iov iov[RECEIVE_IOVS])
 {
     unsigned n = 0;
@@ -268,7 +268,8 @@ static void start_receive(struct coxi_link *link)
     (void)nng_aio_set_iov(link->recv_aio, n, iov);
     nng_stream_recv(link->stream, link->recv_aio);
     if (coxi_link_closed(link)) {
-        /* A stream that was closed just before would keep the aio for ever. */
+        /* If the stream was closed just before the receive, the aio would never end by
+         * itself. */
         nng_aio_cancel(link->recv_aio);
     }
 }
@@ -283,7 +284,8 @@ static int handle(struct coxi_link *link, size_t n)
     return coxi_link_closed(link) ? COX_ECLOSED : 0;
 }
 
-/* Why the stream has ended. A peer with a key says nothing to us if we have none. */
+/* The text that says why the stream has ended. A peer that has a key sends nothing to
+ * us if we have none. */
 static const char *end_text(struct coxi_link *link, int nng_code)
 {
     bool greeted = atomic_load_explicit(&link->meta_max, memory_order_relaxed) !=
@@ -310,7 +312,7 @@ static int receive_done(struct coxi_link *link)
 
 /* ---- over the local path */
 
-/* Copies the bytes that have come for a piece. */
+/* Copies the bytes that have come, as many as fit the piece. */
 static size_t read_piece(struct coxi_rings *rings, const nng_iov *piece)
 {
     uint8_t *to = piece->iov_buf;
@@ -363,7 +365,7 @@ static int take_local(struct coxi_link *link, size_t *ret_n)
                : 0;
 }
 
-/* The same, but waits for at least one. */
+/* Like take_local, but waits for at least one byte. */
 static int receive_local(struct coxi_link *link, size_t *ret_n)
 {
     struct coxi_rings *rings = atomic_load(&link->rings);

@@ -1,15 +1,15 @@
 /*
  * The sending half of a link: gathers frames into writes.
  *
- * The line: frames waiting to be sent, as pieces of memory one after the other, and how
- * much of them was sent. Small frames are copied into chunks, one after the other. Long
- * segments are lent: each has a chunk that only points to it, after a short chunk for
- * the head. A sent chunk is kept for reuse; of each kind, as many are kept as a busy
- * link has in line.
+ * The line holds the frames that wait to be sent, as a list of pieces of memory, and
+ * how much of them was sent. Small frames are copied into chunks, one after the other.
+ * Long segments are lent: each has a chunk that only points to it, after a short chunk
+ * for the head. A sent chunk is kept for reuse; each kind has enough spares for a busy
+ * link.
  *
- * A send is tried at once, and cancelled if the kernel has no room for it; only then
- * does it become asynchronous. In most cases, therefore, no thread of nng is woken for
- * its callback.
+ * A send is first tried without waiting, and cancelled if the kernel has no room. Only
+ * then is it repeated asynchronously. So in most cases no thread of nng is woken for a
+ * callback.
  *
  * Invariant: one send is under way at a time (two would interleave after a partial
  * write); `sending` says so.
@@ -34,8 +34,8 @@ enum {
     LINE_IOVS = 8, /* the most that nng takes */
     CHUNK = 16 * 1024,
     SMALL = 512,
-    /* the first answers of a batch, which leave early so that the peer can start on
-     * them; the next group is twice as large, and so on */
+    /* The first answers of a batch leave early, after this many frames, so that the
+     * peer can start on them; the next group is twice as large, and so on. */
     CORK_FRAMES = 4,
     ROUNDS_MAX = 8, /* sends in a row by one thread, also of other threads' frames */
 };
@@ -48,8 +48,8 @@ static const struct {
     size_t capacity;
     unsigned keep;
 } kinds[] = {
-    [COXI_CHUNK_OWN] = {CHUNK,
-                        COXI_LINK_IN_MAX / CHUNK + 1}, /* enough for a whole write */
+    /* enough for a whole write */
+    [COXI_CHUNK_OWN] = {CHUNK, COXI_LINK_IN_MAX / CHUNK + 1},
     [COXI_CHUNK_SMALL] = {SMALL, 64},
     [COXI_CHUNK_LENT] = {0, 64},
     [COXI_CHUNK_MADE] = {COXI_LINE_MADE, COXI_LINE_MADE_MAX},
@@ -104,8 +104,8 @@ void coxi_line_append(struct coxi_link_line *line, struct coxi_chunk *chunk)
     line->tail = chunk;
 }
 
-/* Space for n bytes in our own chunk at the tail, in a new one of `kind` if necessary;
- * NULL: no memory. */
+/* Returns space for n bytes in the chunk at the line's tail, or in a new chunk of
+ * `kind` if the tail has no room; NULL: no memory. */
 static uint8_t *line_room(struct coxi_link *link, struct coxi_link_line *line, int kind,
                           size_t n) COXI_REQUIRES(link->lock)
 {
@@ -249,8 +249,8 @@ static bool add_frame(struct coxi_link *link, const struct coxi_outgoing *frame,
 
 /* ---- sending it */
 
-/* Sends with a callback what the kernel does not take at once. Call it with `sending`
- * set. */
+/* Sends the line asynchronously, because the kernel did not take it at once. Call it
+ * with `sending` set. */
 static void send_later(struct coxi_link *link) COXI_REQUIRES(link->lock)
 {
     nng_iov iov[LINE_IOVS];
@@ -267,7 +267,7 @@ static void send_later(struct coxi_link *link) COXI_REQUIRES(link->lock)
 static bool wait_for_peer(struct coxi_link *link) COXI_REQUIRES(link->lock)
 {
     if (!link->is_local) {
-        send_later(link); /* closing comes after this, and ends the send */
+        send_later(link); /* closing the link ends this send */
         return false;
     }
     struct coxi_rings *rings = atomic_load(&link->rings);
@@ -276,10 +276,8 @@ static bool wait_for_peer(struct coxi_link *link) COXI_REQUIRES(link->lock)
         atomic_store(&link->stuck_ms, coxi_now_ms());
     }
     (void)pthread_cond_broadcast(&link->room);
-    return coxi_rings_ask_room(rings,
-                               /* true also for broken rings, which the next send
-                                * reports */
-                               1);
+    /* It is true also for broken rings: then the next send reports the error. */
+    return coxi_rings_ask_room(rings, 1);
 }
 
 /* Offers the line to the kernel; *ret_n: how many bytes it took. Call it with `sending`
@@ -295,7 +293,7 @@ static int send_now(struct coxi_link *link, unsigned n_iov, nng_iov *iov, size_t
     return nng_aio_result(link->now_aio);
 }
 
-/* Copies as much of a piece as there is room for. */
+/* Copies as much of a piece as the ring has room for. */
 static size_t write_piece(struct coxi_rings *rings, const nng_iov *piece)
 {
     const uint8_t *from = piece->iov_buf;
@@ -314,8 +312,9 @@ static size_t write_piece(struct coxi_rings *rings, const nng_iov *piece)
     return n;
 }
 
-/* Offers the line to the ring, as send_now to the kernel; NNG_ECANCELED: there is no
- * room, and the peer will ring when there is. Call it with `sending` set. */
+/* Copies the line into the ring, as send_now offers it to the kernel. NNG_ECANCELED:
+ * the ring is full, and the peer will ring when it has made room. Call it with
+ * `sending` set. */
 static int send_local(struct coxi_link *link, unsigned n_iov, const nng_iov *iov,
                       size_t *ret_n)
 {
@@ -456,7 +455,7 @@ static bool is_enough(struct coxi_link *link, bool later) COXI_REQUIRES(link->lo
     return true;
 }
 
-/* Puts a frame in line; otherwise returns the error. */
+/* Puts a frame in line. COX_ECLOSED, COX_ELIMIT, COX_EAGAIN, COX_ENOMEM. */
 static int put(struct coxi_link *link, const struct coxi_outgoing *frame,
                bool *ret_lent) COXI_REQUIRES(link->lock)
 {
@@ -476,15 +475,15 @@ static int put(struct coxi_link *link, const struct coxi_outgoing *frame,
                           link->n_queued);
     }
     if (!add_frame(link, frame, payload_len, ret_lent)) {
-        /* Half a frame may be in line: it must not leave any more. */
+        /* A part of the frame may be in line, and must not be sent. */
         (void)coxi_link_mark_closed(link, COX_ENOMEM, "out of memory while sending");
         return coxi_error_memory("sending");
     }
     return 0;
 }
 
-/* Call it after a frame was put in line, or was not (`r`): releases the payload unless
- * the link keeps it, and shuts the link if memory is lacking. */
+/* Call this after put, with its result `r`: releases the payload unless the link keeps
+ * it (`lent`), and shuts the link if memory was lacking. */
 static void was_put(struct coxi_link *link, const struct coxi_outgoing *frame, int r,
                     bool lent) COXI_EXCLUDES(link->lock)
 {
@@ -536,7 +535,7 @@ void coxi_link_beat(struct coxi_link *link)
             memcpy(to, &(struct coxi_prefix){COXI_LINK_MAGIC, 0, 0},
                    sizeof(struct coxi_prefix));
         }
-        /* Frames that were held back are a sign of life, too. */
+        /* Frames that were held back serve as a heartbeat, too. */
         coxi_link_send_line(link, &done);
     }
     coxi_link_leave(link, done);

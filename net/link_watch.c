@@ -106,8 +106,8 @@ static bool take_beat(struct coxi_link *link, uint64_t now, uint64_t timeout_ms)
 /*
  * Closes links whose peer is silent or does not read; returns those that need a
  * heartbeat, referenced and chained by beat_next. After a time without ticks (this
- * process was stopped, or its host slept) nothing is known of the peers, and their time
- * begins again.
+ * process was stopped, or its host slept) we cannot tell how long a peer was silent, so
+ * the time of all peers begins again.
  */
 static struct coxi_link *look(struct coxi_links *links) COXI_EXCLUDES(links->lock)
 {
@@ -138,7 +138,8 @@ static struct coxi_link *look(struct coxi_links *links) COXI_EXCLUDES(links->loc
 
 void coxi_links_tick(struct coxi_links *links) COXI_EXCLUDES(links->lock)
 {
-    /* Without the lock: sending may end a link, which then leaves the list. */
+    /* Beat without holding the lock, because sending may end a link, which then takes
+     * the lock to leave the list. */
     for (struct coxi_link *link = look(links); link != NULL;) {
         struct coxi_link *next = link->beat_next;
         coxi_link_beat(link);

@@ -116,7 +116,8 @@ struct coxi_guard coxi_hello_guard(const struct coxi_key *key,
     return guard;
 }
 
-/* COX_EDENIED if the peer greets as somebody whom it has not proved to be. */
+/* COX_EDENIED if the peer's greeting names another role, index or run than the peer has
+ * proved. */
 static int check_proven(const struct coxi_link *link, const struct coxi_hello *hello)
 {
     const struct coxi_party *proven = coxi_link_proven(link);

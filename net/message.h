@@ -26,8 +26,8 @@ struct coxi_payload {
  * as in coxi_link_send; COX_ELIMIT: the message cannot be encoded. If a message cannot
  * be sent, the link is closed, because later messages would build on a missing one, and
  * a peer that waits for it would wait for ever. So most callers may ignore the returned
- * code. Check an answer that may be too large before (coxi_message_fits): otherwise the
- * peer asks for it again on the next link.
+ * code. If an answer may be too large, check it first (coxi_message_fits): otherwise
+ * the link is closed, and the peer asks again on the next link.
  */
 int coxi_message_send(struct coxi_link *link, const struct coxi_message *message,
                       const struct coxi_payload *payload, bool later);
@@ -45,14 +45,12 @@ int coxi_message_read(const struct coxi_frame *frame, struct coxi_message *ret);
 struct coxi_guard coxi_hello_guard(const struct coxi_key *key,
                                    const struct coxi_hello *hello);
 
-/* Sends our greeting; each side sends it first. */
+/* Sends our greeting, which is the first message of each side. */
 int coxi_hello_send(struct coxi_link *link, const struct coxi_hello *hello);
 
-/*
- * Reads the peer's greeting from its first frame. COX_EVERSION (the peer is told, too),
- * COX_EPROTO, COX_EDENIED (it greets as somebody else than its key has proved), or the
- * code with which the peer refused us, with the peer's text.
- */
+/* Reads the peer's greeting from its first frame. COX_EVERSION (the peer is told, too),
+ * COX_EPROTO, COX_EDENIED (its greeting does not match what it has proved), or the code
+ * and text with which the peer has refused us. */
 int coxi_hello_read(struct coxi_link *link, const struct coxi_frame *frame,
                     struct coxi_hello *ret);
 

@@ -9,7 +9,7 @@
 
 struct coxi_proving {
     nng_stream *stream;
-    bool given; /* the stream belongs to somebody else */
+    bool given; /* `done` has taken the stream */
     nng_aio *aio;
     struct coxi_handshake *handshake;
     bool dialled;
@@ -24,13 +24,13 @@ struct coxi_proving {
     void *arg;
 };
 
-/* Why the peer's bytes did not come, or ours did not leave. */
+/* Sets the error for a send or receive of the handshake that has failed. */
 static int transport_error(const struct coxi_proving *proving, int nng_code)
 {
     int code = coxi_link_error(nng_code);
     if (proving->dialled && proving->sending && proving->sent == 0) {
         return coxi_error(code == COX_ECLOSED ? COX_EREFUSED : code, "%s",
-                          nng_strerror(nng_code)); /* nobody has accepted yet */
+                          nng_strerror(nng_code)); /* no connection was made */
     }
     if (code == COX_ETIMEDOUT) {
         return coxi_error(COX_EDENIED,
@@ -60,7 +60,8 @@ static void finish(struct coxi_proving *proving, int code)
     proving_free(proving);
 }
 
-/* Sends what is left to be sent, then receives what is needed; false: neither. */
+/* Starts the next send or, if everything is sent, the next receive; false: neither is
+ * needed. */
 static bool go_on(struct coxi_proving *proving)
 {
     size_t need = coxi_handshake_need(proving->handshake);
@@ -89,7 +90,8 @@ static bool go_on(struct coxi_proving *proving)
     return true;
 }
 
-/* Counts what was moved; a whole message goes into the handshake. */
+/* Counts the n bytes that were sent or received; gives a complete message to the
+ * handshake. */
 static int take_moved(struct coxi_proving *proving, size_t n)
 {
     if (proving->sending) {

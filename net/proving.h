@@ -15,24 +15,21 @@ enum { COXI_PROVING_MS = 2000 };
 
 struct coxi_proving;
 
-/*
- * It is over: the peer has proved itself, and `stream` and `agreed` are the callee's
- * for the call; or `code` says why not, and the stream is freed. On a thread of nng; it
- * must not block.
- */
+/* Called when the handshake is over. Code 0: the peer has proved itself; the callee
+ * owns `stream`, and `agreed` is valid during the call. Otherwise `code` is the reason,
+ * and the stream is freed. Runs on a thread of nng, and must not block. */
 typedef void (*coxi_proved)(void *arg, int code, nng_stream *stream,
                             const struct coxi_agreed *agreed);
 
-/*
- * Proves us to the peer of `stream`, and the peer to us; `dialled`: we begin. Takes the
- * stream; `done` is called once, unless this fails. COX_ENOMEM: the stream is freed.
- */
+/* Makes a handshake with the peer of `stream`; `dialled`: our side sends first. Takes
+ * the stream. If this function succeeds, `done` is called once. COX_ENOMEM: the stream
+ * is freed. */
 int coxi_proving_new(nng_stream *stream, const struct coxi_guard *guard, bool dialled,
                      coxi_proved done, void *arg, struct coxi_proving **ret);
 void coxi_proving_start(struct coxi_proving *proving);
 
-/* Ends it early: `done` is called with COX_EDENIED soon. Any thread, but not once `done`
- * has begun to use the stream. */
+/* Ends the handshake early: `done` is soon called with COX_EDENIED. Any thread, but not
+ * after `done` was called. */
 void coxi_proving_abort(struct coxi_proving *proving);
 
 #endif

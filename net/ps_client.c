@@ -30,11 +30,13 @@
 enum {
     META_FIRST = 256,   /* bytes of memory for an encoded message, at least */
     META_KEPT = 4096,   /* the most that is kept for another request */
-    WAITING_MAX = 4096, /* unanswered requests: with more, callers block */
-    SPAN_MAX = 1 << 20, /* from the oldest of them to the newest: as above */
-    /* of their payloads; a single one may have more */
+    WAITING_MAX = 4096, /* unanswered requests; with more, callers block */
+    /* ids from the oldest unanswered request to the newest; with more, callers block */
+    SPAN_MAX = 1 << 20,
+    /* payload bytes of unanswered requests; with more, callers block. A single request
+     * may have more. */
     WAITING_BYTES_MAX = 512 * 1024 * 1024,
-    IN_LINE_MAX = 4 * 1024 * 1024, /* bytes in line: with more, callers block */
+    IN_LINE_MAX = 4 * 1024 * 1024, /* bytes in line; with more, callers block */
     /* longer payloads go over the data connection */
     SMALL_MAX = 64 * 1024,
 };
@@ -88,13 +90,13 @@ bool coxi_psc_put(struct coxi_link *link, const struct coxi_psc_request *request
     bool due;
     int r = coxi_link_put(link, &frame, later, &due);
     if (r != 0 && r != COX_ECLOSED) {
-        /* the next link sends it */
+        /* The next link sends the request again. */
         coxi_link_close(link, r, "a request could not be sent");
     }
     return due;
 }
 
-/* A reference to the link of that channel if it is up; or NULL. */
+/* Returns a reference to the channel's link, or NULL if the channel is not up. */
 static struct coxi_link *link_of(struct coxi_psc *psc, enum coxi_channel kind)
     COXI_REQUIRES(psc->lock)
 {
@@ -130,7 +132,8 @@ int coxi_psc_open(const struct coxi_psc_options *options, struct coxi_psc **ret)
         return coxi_error_memory("a connection to a ps");
     }
     psc->options = *options;
-    psc->options.address = NULL; /* the caller owns that */
+    /* the text belongs to the caller; the ps client has a copy */
+    psc->options.address = NULL;
     coxi_mutex_init(&psc->lock);
     coxi_cond_init(&psc->changed);
     coxi_window_init(&psc->waiting, 1, SIZE_MAX);
@@ -151,7 +154,7 @@ int coxi_psc_open(const struct coxi_psc_options *options, struct coxi_psc **ret)
     return 0;
 }
 
-/* Sets the reason of its failure as the error, and returns the code. */
+/* Sets the error to the reason why the ps client has failed; returns its code. */
 static int failure(const struct coxi_psc *psc) COXI_REQUIRES(psc->lock)
 {
     return coxi_error(psc->failed, "ps %u at %s: %s", psc->options.index,
@@ -304,7 +307,8 @@ static void prepare(const struct coxi_psc *psc, struct coxi_psc_request *request
     request->meta = NULL;
 }
 
-/* Waits for room, until the request's deadline. */
+/* Waits until `waiting` has room for the request, at most until the request's
+ * deadline. */
 static int await_room(struct coxi_psc *psc, const struct coxi_psc_request *request)
     COXI_REQUIRES(psc->lock)
 {
@@ -321,7 +325,8 @@ static int await_room(struct coxi_psc *psc, const struct coxi_psc_request *reque
     return 0;
 }
 
-/* Waits while much is in line on the request's connection. Unlocks meanwhile. */
+/* Waits while more than IN_LINE_MAX bytes are in line on the request's connection.
+ * Unlocks meanwhile. */
 static void await_line(struct coxi_psc *psc, const struct coxi_psc_request *request)
     COXI_REQUIRES(psc->lock)
 {
@@ -334,11 +339,9 @@ static void await_line(struct coxi_psc *psc, const struct coxi_psc_request *requ
     coxi_link_unref(link);
 }
 
-/*
- * Puts the request in line under the lock, because it may be answered and gone as soon
- * as the lock is released. Sends it without the lock. `waits`: waits for the line and
- * for a place in `waiting`.
- */
+/* Puts the request in line while it holds the lock, because the request may be answered
+ * and freed as soon as the lock is released. Starts sending without the lock. `waits`:
+ * first waits for room in line and in `waiting`. */
 static int submit(struct coxi_psc *psc, const struct coxi_message *message,
                   struct coxi_psc_request *request, bool later, bool waits)
 {
@@ -492,7 +495,7 @@ static void join_channel(struct coxi_psc_channel *channel)
 {
     struct coxi_psc *psc = channel->psc;
     coxi_lock(&psc->lock);
-    bool started = channel->started; /* no other will be started */
+    bool started = channel->started; /* no other thread will be started */
     channel->started = false;
     coxi_unlock(&psc->lock);
     if (started) {

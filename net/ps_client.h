@@ -25,17 +25,17 @@ struct coxi_psc_options {
     const char *address;      /* copied */
     uint32_t index;           /* of the ps; messages name it */
     struct coxi_hello self;   /* our greeting */
-    struct coxi_links *links; /* they watch the connections */
+    struct coxi_links *links; /* the set of links that watches the connections */
     int connect_ms;           /* the time of one attempt to connect */
-    /* the ps is lost after this long without a connection; -1: never */
+    /* after this long without a connection the ps counts as lost; -1: never */
     int reconnect_ms;
     int request_ms;             /* after this long without an answer: COX_ETIMEDOUT */
     const struct coxi_key *key; /* the run's; NULL: none. Outlives the ps client */
-    bool same_incarnation;      /* a restarted ps is lost, too */
+    bool same_incarnation;      /* a ps that was restarted counts as lost, too */
     bool local_path;            /* use shared memory if the ps is on the same host */
-    /* Receives from the control connection on the local path, together with those of
-     * other ps (gather.h); NULL: the connection's own thread receives. Outlives the ps
-     * client */
+    /* Receives from the local path of the control connection, and from those of other
+     * ps (gather.h); NULL: the connection's own thread receives. Outlives the ps
+     * client. */
     struct coxi_gather *gather;
     int unreached_ms; /* on_reach is called after this long out of reach; 0: never */
     /* The ps is lost, with the reason (coxi_psc_wait has the code). Called once, on one
@@ -57,7 +57,8 @@ struct coxi_psc_request {
     /* Set by the caller, and unchanged until `done`. */
     const struct iovec *payload; /* follows the message */
     size_t n_payload;
-    /* Receives the answer's payload if that has into_len bytes; may be NULL */
+    /* The memory that receives the answer's payload if the payload has into_len bytes;
+     * may be NULL. */
     void *into;
     size_t into_len;
     /* The expected length of the answer's payload; it decides which connection is
@@ -76,7 +77,8 @@ struct coxi_psc_request {
     uint64_t id;
     uint64_t deadline_ms;
     enum coxi_channel channel;
-    int ends; /* its code once its connection is closed; 0: it is repeated */
+    /* the code with which it ends when its connection closes; 0: it is sent again */
+    int ends;
 };
 
 /* Starts connecting. */
@@ -124,8 +126,9 @@ int coxi_psc_follow(struct coxi_psc *psc, const char *address, uint64_t incarnat
 int coxi_psc_submit(struct coxi_psc *psc, const struct coxi_message *message,
                     struct coxi_psc_request *request, bool later);
 
-/* The same, but never blocks, however much is queued: for loops, which must notice that
- * a ps is lost. The caller bounds its requests. */
+/* Like coxi_psc_submit, but never blocks, however much is queued. For the client's
+ * loop, which must not wait because it is what declares a ps lost. The caller bounds
+ * its requests. */
 int coxi_psc_submit_now(struct coxi_psc *psc, const struct coxi_message *message,
                         struct coxi_psc_request *request, bool later);
 void coxi_psc_flush(struct coxi_psc *psc);
@@ -137,17 +140,18 @@ void coxi_psc_tell(struct coxi_psc *psc, const struct coxi_message *message);
  * thread. */
 void coxi_psc_give_up(struct coxi_psc *psc, const char *text);
 
-/* Ends requests that are past their deadline. Call it now and then. */
+/* Ends requests that are past their deadline. Call it regularly. */
 void coxi_psc_tick(struct coxi_psc *psc);
 
 /*
- * Ends every request and the threads, and frees their memory. Requests end with `code`
- * and `text`, unless the ps client has failed before. Other threads may call it until
- * it is closed; their requests fail. Not on its own threads.
+ * Ends every request and the ps client's threads, and frees their memory. Requests end
+ * with `code` and `text`, unless the ps client has failed before. Other threads may use
+ * the ps client until it is closed; their requests fail. Do not call this on the ps
+ * client's own threads.
  */
 void coxi_psc_retire(struct coxi_psc *psc, int code, const char *text);
 
-/* Retires it with COX_ECANCELLED, then frees it. Takes NULL. */
+/* Retires the ps client with COX_ECANCELLED, then frees it. Takes NULL. */
 void coxi_psc_close(struct coxi_psc *psc);
 
 #endif

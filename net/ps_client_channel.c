@@ -2,8 +2,9 @@
  * The connections of a ps client: dialling, greeting, the end of requests; which
  * process to follow, and whether it is within reach.
  *
- * States of a channel: DOWN -> (connected, greeted) UP -> (link closed) DOWN.
- * A connection's life runs in its own thread; following and ticks in any.
+ * States of a channel: DOWN -> (connected, greeted) UP -> (link closed) DOWN. Threads:
+ * each connection has one that dials and receives; coxi_psc_follow and coxi_psc_tick
+ * run on any.
  */
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +17,8 @@
 enum {
     BACKOFF_FIRST_MS = 5,
     BACKOFF_MAX_MS = 500,
-    /* for this time it may be connected to another process than the one to follow */
+    /* how long a channel may stay connected to a process other than the one to
+     * follow */
     STRANGER_MS = 1000,
 };
 
@@ -35,8 +37,8 @@ static const char *why_ends(const struct coxi_psc *psc, int code)
                                    : "it is another process now";
 }
 
-/* Takes the first request of a channel that must end now out of `waiting`; NULL:
- * none. */
+/* Finds the channel's first request that must end now, and takes it out of `waiting`;
+ * NULL: there is none. */
 static struct coxi_psc_request *next_to_end(struct coxi_psc_channel *channel,
                                             int *ret_code)
 {
@@ -86,8 +88,8 @@ static void lose(struct coxi_psc *psc, int code, const char *text)
     }
 }
 
-/* True while a claim is under way: its answer makes the ps ours, so the ps may be
- * another incarnation until then. */
+/* True while a claim is under way. A claim may begin a new incarnation, so until its
+ * answer has come, another incarnation does not mean that the ps was lost. */
 static bool is_claiming(const struct coxi_psc *psc) COXI_REQUIRES(psc->lock)
 {
     return coxi_window_get(&psc->waiting, psc->claim) != NULL;
@@ -128,11 +130,9 @@ static int greeted(struct coxi_psc_channel *channel, const struct coxi_hello *he
     return 0;
 }
 
-/*
- * Notes that this ps cannot be used any more, because of `code` and the last error's
- * text. It is reported when the link has ended, so that queued data leave first.
- * Returns the code.
- */
+/* Notes `code` and the last error's text as the reason why this ps cannot be used any
+ * more. The loss is reported when the link has ended, so that queued data leave first.
+ * Returns the code. */
 static int condemn(struct coxi_psc_channel *channel, int code)
 {
     channel->verdict = code;
@@ -205,11 +205,12 @@ static bool connect_and_serve(struct coxi_psc_channel *channel)
     psc->misnamed = false;
     bool stop = psc->failed != 0 || channel->n_moves != psc->n_moves;
     coxi_unlock(&psc->lock);
-    /* Requests that have expired while no link was up must not go out on this one. */
+    /* End requests that have expired while no link was up, because this link must not
+     * send them. */
     end_requests(channel);
     struct coxi_hello hello = psc->options.self;
     hello.channel = channel->kind;
-    /* Without memory to offer, it uses the stream. */
+    /* If there is no memory for rings, the link stays on the stream. */
     if (psc->options.local_path &&
         coxi_link_offer(
             link, channel->kind == COXI_CHANNEL_CONTROL ? psc->options.gather : NULL,
@@ -297,8 +298,8 @@ static bool leads_there(const struct coxi_psc_channel *channel)
     return channel->up && (told == 0 || channel->incarnation == told);
 }
 
-/* Closes a channel's connection. With `requests`, its requests end when it is
- * closed. */
+/* Closes a channel's connection. With `requests`, the channel's requests end when the
+ * connection is closed; otherwise the next connection repeats them. */
 static void end_channel(struct coxi_psc_channel *channel, bool requests,
                         const char *text) COXI_REQUIRES(channel->psc->lock)
 {
@@ -315,7 +316,7 @@ static void end_channel(struct coxi_psc_channel *channel, bool requests,
     }
 }
 
-/* The ps is out of reach from now on: ends all requests, also later ones. */
+/* Treats the ps as out of reach from now on: all requests end, also later ones. */
 static void end_reach(struct coxi_psc *psc)
 {
     coxi_lock(&psc->lock);
@@ -334,15 +335,16 @@ static void look_for_reach(struct coxi_psc *psc)
 {
     char text[sizeof(psc->last_text)];
     coxi_lock(&psc->lock);
-    /* read under the lock, so that it is not before the guarded times */
+    /* read the clock while holding the lock, so that `now` is not earlier than the
+     * times that the lock guards */
     uint64_t now = coxi_now_ms();
     bool before = psc->unreached;
     bool reached = leads_there(&psc->channels[COXI_CHANNEL_CONTROL]);
     psc->reached_ms = reached ? now : psc->reached_ms;
     bool unreached = !reached && psc->options.unreached_ms > 0 &&
                      now - psc->reached_ms > (uint64_t)psc->options.unreached_ms;
-    /* A ps that was given up is not dialled any more, which says nothing about the way
-     * to it. */
+    /* A ps that was given up is not dialled any more, so a missing connection does not
+     * show that it is out of reach. */
     unreached = psc->failed != 0 ? before : unreached;
     psc->unreached = psc->unreached && unreached;
     memcpy(text, psc->last_text, sizeof(text));
@@ -376,7 +378,8 @@ int coxi_psc_follow(struct coxi_psc *psc, const char *address, uint64_t incarnat
 
 /* ---- ticks */
 
-/* Closes connections to other processes: the ps's name may lead elsewhere by now. */
+/* Closes connections to a process other than the one to follow, because the ps's host
+ * name may resolve to another address by now. */
 static void leave_strangers(struct coxi_psc *psc, uint64_t now) COXI_REQUIRES(psc->lock)
 {
     for (int i = 0; i < 2; i++) {
@@ -389,7 +392,8 @@ static void leave_strangers(struct coxi_psc *psc, uint64_t now) COXI_REQUIRES(ps
     }
 }
 
-/* A request ends when its connection is closed: until then its memory may be in use. */
+/* Closes the connection of an expired request. The request ends only then, because
+ * until then the link may use its memory. */
 static void expire(struct coxi_psc *psc, struct coxi_psc_request *request)
     COXI_REQUIRES(psc->lock)
 {

@@ -23,7 +23,7 @@ struct coxi_psc {
 
     struct coxi_mutex lock; /* leaf */
     pthread_cond_t changed;
-    /* A connection to the ps, or the lack of one. */
+    /* A channel: a connection to the ps, which may be down. */
     struct coxi_psc_channel {
         struct coxi_psc *psc;
         enum coxi_channel kind;
@@ -31,7 +31,7 @@ struct coxi_psc {
         bool started COXI_GUARDED_BY(lock);
         struct coxi_link *link COXI_GUARDED_BY(lock); /* being greeted or up */
         bool up COXI_GUARDED_BY(lock);
-        /* of the ps to which it leads, or led */
+        /* the incarnation of the ps to which the connection leads, or led last */
         uint64_t incarnation COXI_GUARDED_BY(lock);
         uint64_t up_ms COXI_GUARDED_BY(lock);   /* since when it is up */
         uint64_t n_moves COXI_GUARDED_BY(lock); /* psc->n_moves when it was dialled */
@@ -42,7 +42,7 @@ struct coxi_psc {
     } channels[2];
     struct coxi_window waiting COXI_GUARDED_BY(lock);
     size_t waiting_bytes COXI_GUARDED_BY(lock);
-    /* not in use: as many as were ever used at a time */
+    /* free encoded messages, kept for reuse */
     struct coxi_psc_meta *metas COXI_GUARDED_BY(lock);
     uint64_t next_id COXI_GUARDED_BY(lock);
     uint64_t incarnation COXI_GUARDED_BY(lock);
@@ -72,7 +72,7 @@ struct coxi_psc_request *coxi_psc_delist(struct coxi_psc *psc, uint64_t id)
 bool coxi_psc_put(struct coxi_link *link, const struct coxi_psc_request *request,
                   bool later);
 
-/* Fails all requests from now on. Returns true the first time. */
+/* Makes all requests fail from now on. Returns true the first time. */
 bool coxi_psc_fail(struct coxi_psc *psc, int code, const char *text);
 
 /* A channel's link calls these; `arg` is the channel. */
@@ -88,7 +88,8 @@ void coxi_psc_on_batch(void *arg, struct coxi_link *link);
 int coxi_psc_greet(struct coxi_psc_channel *channel, struct coxi_link *link,
                    const struct coxi_frame *frame);
 
-/* Handles the only message that a ps sends unasked: another client has taken it. */
+/* Handles the only message that a ps sends unasked, which says that another client has
+ * taken the ps. */
 int coxi_psc_told(struct coxi_psc_channel *channel, const struct coxi_message *message);
 
 /* Starts the channel's thread, which was not started yet. */

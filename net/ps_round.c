@@ -1,5 +1,5 @@
-/* See ps_round.h. Until its end a round itself counts as a pending call, so that calls
- * which are answered at once do not end it. */
+/* See ps_round.h. Until coxi_round_end a round itself counts as a pending call, so that
+ * calls that are answered at once do not end the round. */
 #include "net/ps_round.h"
 
 #include <string.h>
@@ -24,7 +24,7 @@ static void ended(struct coxi_round_call *call, int code, const char *text)
     coxi_unlock(&round->lock);
 }
 
-/* The status in an answer that has one, and its text. */
+/* The status code and text in an answer; 0 if this kind of answer has none. */
 static int answer_code(const struct coxi_message *answer, const char **ret_text)
 {
     if (answer->kind == COXI_SNAPSHOT_DONE) {
@@ -113,8 +113,8 @@ int coxi_round_end(struct coxi_round *round)
     static _Thread_local struct coxi_linger linger;
     static const struct coxi_linger_limits limits = {50000, 100000, true};
     coxi_loop_assert_may_wait();
-    /* A ps on this host answers a small request sooner than this thread would fall
-     * asleep. */
+    /* Polls first, because a ps on this host answers a small request before this thread
+     * could fall asleep. */
     (void)coxi_linger(&linger, &limits, has_ended, round);
     coxi_lock(&round->lock);
     round->n_pending--;

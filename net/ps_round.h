@@ -31,8 +31,8 @@ struct coxi_round {
 struct coxi_round_call {
     struct coxi_psc_request request; /* as for coxi_psc_submit, except `done` */
     enum coxi_message_kind expect;   /* another kind of answer is COX_EPROTO */
-    /* Called with an answer of code 0, under the round's lock, so one at a time.
-     * Optional */
+    /* Called with each answer of code 0, while the round's lock is held, so one call at
+     * a time. Optional. */
     void (*take)(void *arg, const struct coxi_message *answer);
     void *arg;
     struct coxi_round *round; /* set by coxi_round_add */
@@ -46,14 +46,15 @@ void coxi_round_begin(struct coxi_round *round);
 void coxi_round_add(struct coxi_round *round, struct coxi_psc *psc,
                     const struct coxi_message *message, struct coxi_round_call *call);
 
-/* The same, but does not wait for room in the queue to the ps: for a ps that may not
- * answer any more. */
+/* Like coxi_round_add, but does not wait for room in the queue to the ps. For a ps that
+ * may have stopped answering. */
 void coxi_round_add_now(struct coxi_round *round, struct coxi_psc *psc,
                         const struct coxi_message *message,
                         struct coxi_round_call *call);
 
-/* Waits for every call. Returns the first error, of an answer or of a request without
- * one, with its text; 0: none. Call it once after every begin. */
+/* Waits until every call has ended. Returns the first error, with its text: an
+ * answer's, or that of a request that got no answer. 0: no error. Call it once after
+ * every begin. */
 int coxi_round_end(struct coxi_round *round);
 
 /* A round of one call; expect, take and arg as in struct coxi_round_call. */

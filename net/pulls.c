@@ -1,5 +1,5 @@
-/* See pulls.h. Keys are sorted by their ps first; then the rows are put back in their
- * places. */
+/* See pulls.h. Keys are first sorted by ps. When the answers have come, the rows are
+ * put in the order of the caller's keys. */
 #include "net/pulls.h"
 
 #include <stdlib.h>
@@ -93,7 +93,8 @@ static int reader_init(struct row_reader *reader, uint32_t n_ps, size_t n_keys,
 static void sort_keys(struct row_reader *reader, uint32_t n_ps, const uint64_t *keys,
                       size_t n_keys)
 {
-    /* Shifted by one: filling moves each start to the beginning of the next ps. */
+    /* The counts are shifted by one ps, because filling moves each start up to the
+     * start of the next ps. */
     size_t *starts = reader->starts + 1;
     for (size_t i = 0; i < n_keys; i++) {
         starts[coxi_key_ps(keys[i], n_ps) + 1]++;

@@ -1,6 +1,6 @@
 /*
- * Reads the values of variables from all their ps at once: for clients, and for
- * readers, which are no clients.
+ * Reads the values of variables from all their ps at once, for clients and for readers
+ * (evaluator/reader.c).
  *
  * Threads: any; blocks.
  */
@@ -25,7 +25,7 @@ struct coxi_pull_from {
 int coxi_pull_rows(const struct coxi_pull_from *from, const struct coxi_variable *v,
                    uint64_t begin, uint64_t count, void *ret_data);
 
-/* The rows of n_keys keys of a table, in their order. */
+/* The rows of n_keys keys of a table, in the order of the keys. Errors as above. */
 int coxi_pull_keys(const struct coxi_pull_from *from, const struct coxi_variable *v,
                    const uint64_t *keys, size_t n_keys, float *ret_rows);
 

@@ -49,7 +49,8 @@ static const char memory_name[] = "coxswain";
 struct side {
     _Alignas(64) atomic_uint_least64_t written;
     _Alignas(64) atomic_uint_least64_t taken;
-    _Alignas(64) atomic_uint wants; /* set by this side, cleared by the other */
+    /* what this side waits for; set by this side, cleared by the other */
+    _Alignas(64) atomic_uint wants;
     atomic_uint bell; /* the other side changes it to ring; unused with a shared bell */
 };
 
@@ -75,10 +76,11 @@ struct coxi_bell {
  */
 struct head {
     uint64_t secret[2];
-    /* of the bell of the side that made the memory, if it is shared */
+    /* the secret of the maker's bell, if that bell is shared */
     uint64_t bell_secret[2];
     uint64_t bytes;
-    struct side sides[2]; /* the side that made the memory; the side that opened it */
+    /* [0]: the side that made the memory; [1]: the side that opened it */
+    struct side sides[2];
 };
 _Static_assert(sizeof(struct head) <= HEAD, "it fits its page");
 
@@ -94,7 +96,8 @@ struct coxi_rings {
     size_t bytes;
     uint8_t *out; /* to the other side */
     uint8_t *in;
-    uint64_t written; /* our own counts: the shared ones are for the other side */
+    /* our own counts; the counts in shared memory are for the other side to read */
+    uint64_t written;
     uint64_t taken;
     struct coxi_linger for_data;
     struct coxi_linger for_room;
@@ -272,7 +275,7 @@ struct named {
 static bool read_name(const char *name, struct named *ret)
 {
     char end;
-    /* Numbers too long for their types are caught below:
+    /* Numbers that are too long for their types fail a later check:
      * NOLINTNEXTLINE(cert-err34-c) */
     return sscanf(name, "v%d/%d/%d/%d/%zu/%16llx%16llx%c", &ret->layout, &ret->pid,
                   &ret->fd, &ret->bell_fd, &ret->bytes, &ret->secret[0],
@@ -292,7 +295,8 @@ static int open_memory(int pid, int from, size_t len)
     struct stat status;
     (void)snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, from);
     (void)snprintf(expected, sizeof(expected), "/memfd:%s (deleted)", memory_name);
-    /* Check before opening it: opening other files may have effects. */
+    /* Check the target before opening it, because opening other files may have
+     * effects. */
     if (readlink(path, target, sizeof(target) - 1) < 0 ||
         strcmp(target, expected) != 0) {
         return -1;
@@ -306,7 +310,7 @@ static int open_memory(int pid, int from, size_t len)
     return fd;
 }
 
-/* Maps the bell that the other side shares with other rings. False: it is not
+/* Maps the bell that the other side shares among its rings. False: the bell is not
  * available. */
 static bool open_bell(struct coxi_rings *rings, const struct named *named)
 {
@@ -379,7 +383,7 @@ static void ring_bell(atomic_uint *bell)
     (void)syscall(SYS_futex, bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-/* Rings if the other side may sleep for `what`. */
+/* Rings the other side's bell if that side may be waiting for `what`. */
 static void tell(struct coxi_rings *rings, unsigned what)
 {
     if ((atomic_load(&rings->other->wants) & what) != 0) {
@@ -418,7 +422,7 @@ void coxi_rings_wake(struct coxi_rings *rings)
     ring_bell(rings->own_bell);
 }
 
-/* ---- the same at a bell that rings share */
+/* ---- waiting and waking at a bell that rings share */
 
 bool coxi_rings_have_data(struct coxi_rings *rings)
 {

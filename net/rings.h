@@ -46,7 +46,8 @@ void coxi_rings_free(struct coxi_rings *rings); /* takes NULL */
 /* The name of rings that we have made. */
 const char *coxi_rings_name(const struct coxi_rings *rings);
 
-/* From now on nobody can open the rings. */
+/* Closes the descriptor by which the other side opens the rings: from now on nobody can
+ * open them. */
 void coxi_rings_hide(struct coxi_rings *rings);
 
 /* coxi_rings_room: where to write, and how many bytes in one piece. coxi_rings_wrote:
@@ -99,7 +100,7 @@ void coxi_bell_ring(struct coxi_bell *bell);         /* any thread */
 bool coxi_rings_have_data(struct coxi_rings *rings); /* or are broken */
 
 /* True if bytes have come that nobody has read yet. Any thread, even while another
- * reads. */
+ * thread reads. */
 bool coxi_rings_unread(const struct coxi_rings *rings);
 
 #endif

@@ -18,11 +18,13 @@
 
 enum {
     CONNECTIONS_MAX = 16384,
-    IN_LINE_MAX = 8 * 1024 * 1024, /* bytes of answers in line before reading stops */
+    /* bytes of answers in line; with more, reading stops */
+    IN_LINE_MAX = 8 * 1024 * 1024,
     CONNECT_MS = 1000,
-    REST_FIRST_MS = 10, /* pause before dialling again: twice as long each time */
+    REST_FIRST_MS = 10, /* pause before dialling again; it doubles each time */
     REST_MAX_MS = 2000,
-    DATA_MAX = 8, /* data connections that we dial: one, and those that are ending */
+    /* data connections that we dialled: one in use, and those that are ending */
+    DATA_MAX = 8,
 };
 
 struct coxi_server {
@@ -35,11 +37,11 @@ struct coxi_server {
     pthread_cond_t changed; /* signals `started` or `stopping` */
     bool started COXI_GUARDED_BY(lock);
     bool stopping COXI_GUARDED_BY(lock); /* nothing is dialled any more */
-    /* the peer has been away for long: not worth reporting */
+    /* the peer has been away for long, so failures to dial it are not logged */
     bool quiet COXI_GUARDED_BY(lock);
     struct connection *connections COXI_GUARDED_BY(lock);
     size_t n_connections COXI_GUARDED_BY(lock);
-    /* connections so far: the number of the newest */
+    /* connections begun so far, which is also the number of the newest */
     uint64_t n_begun COXI_GUARDED_BY(lock);
 };
 
@@ -76,7 +78,8 @@ static int say_hello(struct coxi_link *link, const struct coxi_server *server,
     return coxi_hello_send(link, &self);
 }
 
-/* Answers a greeting, and changes over to the local path if it offers a usable one. */
+/* Answers a greeting, and changes over to the local path if the greeting offers one
+ * that works. */
 static int answer_hello(struct coxi_link *link, const struct coxi_server *server,
                         const struct coxi_hello *hello)
 {
@@ -104,7 +107,7 @@ static int greet(struct connection *connection, const struct coxi_frame *frame)
     coxi_lock(&server->lock);
     peer->hello = hello;
     peer->since_ms = coxi_now_ms();
-    /* they point into the frame, which does not last */
+    /* these texts are in the frame, which is gone after this call */
     peer->hello.name = peer->hello.local = NULL;
     coxi_unlock(&server->lock);
     r = server->options.events->on_hello(server->options.arg, peer);
@@ -174,7 +177,8 @@ static void on_close(void *arg, struct coxi_link *link, int code, const char *te
     const struct coxi_server_options *options = &server->options;
     if (code == COX_ECLOSED && connection->dialled && !connection->greeted &&
         connection->control == NULL) {
-        log_not_reached(server, text); /* it was closed before the peer had greeted */
+        /* the connection was closed before the peer had greeted */
+        log_not_reached(server, text);
         return;
     }
     bool expected = code == COX_ECLOSED || code == COX_ECANCELLED ||
@@ -209,7 +213,8 @@ static int dial(struct connection *connection)
     coxi_link_listen_to(link, &link_events, connection);
     coxi_lock(&server->lock);
     bool stopping = server->stopping;
-    if (connection->peer.number == 0) { /* it is not in the list */
+    /* the control connection is not in the list of connections */
+    if (connection->peer.number == 0) {
         connection->peer.number = ++server->n_begun;
     }
     coxi_links_add(server->links, link);
@@ -221,7 +226,8 @@ static int dial(struct connection *connection)
     return 0;
 }
 
-/* Serves a connection to its end. Returns 0, or the reason why it was not made. */
+/* Serves a connection until it is closed. Returns 0, or the reason why dialling or
+ * greeting failed. */
 static int serve(struct connection *connection)
 {
     int r = connection->dialled ? dial(connection) : 0;
@@ -294,7 +300,8 @@ static void connection_free(struct connection *connection)
     free(connection);
 }
 
-/* On one of nng's threads: makes the connection and its thread, no more. */
+/* Makes a connection and its thread. Does nothing else, because it runs on one of nng's
+ * threads. */
 static void accepted(void *arg, struct coxi_link *link)
 {
     struct connection *connection = calloc(1, sizeof(*connection));
@@ -348,7 +355,7 @@ static bool rest(struct coxi_server *server, int rest_ms)
     return go_on;
 }
 
-/* Dials, and serves that connection, until the server stops. */
+/* Dials the peer and serves the connection, again and again until the server stops. */
 static void *dialler_thread(void *arg)
 {
     struct coxi_server *server = arg;
@@ -370,7 +377,8 @@ static void *dialler_thread(void *arg)
         coxi_buffer_fini(&connection.peer.aside);
         rest_ms = r == 0 ? REST_FIRST_MS : rest_ms * 2;
         rest_ms = rest_ms < REST_MAX_MS ? rest_ms : REST_MAX_MS;
-        /* Not all at once: many clients may have lost the same peer. */
+        /* The pause is random, because many clients that lost the same peer must not
+         * dial it all at once. */
     } while (
         rest(server, rest_ms / 2 + (int)(coxi_rand(&random) % (unsigned)rest_ms) / 2));
     return NULL;
@@ -465,7 +473,8 @@ uint64_t coxi_server_heard_ms(struct coxi_server *server,
     return last;
 }
 
-/* The links of the peers for which `match` is true, referenced; *ret is for free(). */
+/* Lists the links of the peers for which `match` is true, with a reference to each; the
+ * caller frees *ret with free(). */
 static size_t take_links(struct coxi_server *server,
                          bool (*match)(const void *arg, const struct coxi_hello *hello),
                          const void *arg, struct coxi_link ***ret)

@@ -1,11 +1,11 @@
 /*
- * A server: a daemon's side of its connections. It accepts connections, greets, and
- * gives each a thread that receives, calls on_message for every message, and closes.
- * After each read, all answers that on_message has sent to its own peer go in one
- * write.
+ * A server: a daemon's side of its connections. It accepts connections and gives each a
+ * thread, which greets, receives, calls on_message for every message, and closes the
+ * connection. After each read, all answers that on_message has sent to its own peer go
+ * in one write.
  *
- * Instead it may dial one peer, again and again for as long as the server lives, and
- * serve that connection as if it had accepted it.
+ * Instead of accepting, a server may dial one peer, again and again for as long as it
+ * lives. It serves that connection like an accepted one.
  */
 #ifndef COXI_NET_SERVER_H
 #define COXI_NET_SERVER_H
@@ -27,7 +27,8 @@ struct coxi_peer {
     uint64_t number;
     struct coxi_hello hello; /* without the texts */
     uint64_t since_ms;       /* when it greeted (coxi_now_ms) */
-    /* For on_message, on the connection's thread: for answers, and for other memory. */
+    /* Buffers for on_message, which runs on the connection's thread: one for answers,
+     * one for anything else. */
     struct coxi_buffer scratch;
     struct coxi_buffer aside;
     uint64_t payload_bytes; /* for on_payload: the longest payload that was accepted */
@@ -41,11 +42,9 @@ struct coxi_server_events {
     /* Our greeting is sent: messages sent here are the first that the peer gets. An
      * error closes the connection. Optional. */
     int (*on_greeted)(void *arg, struct coxi_peer *peer);
-    /*
-     * A message has arrived, and its long payload (`len` bytes) is about to. An error:
-     * the payload takes no memory (frame->dropped), and the message comes without it.
-     * Optional.
-     */
+    /* A message has arrived, and its long payload (`len` bytes) is about to arrive.
+     * After an error the payload is dropped (frame->dropped), and on_message gets the
+     * message without it. Optional. */
     int (*on_payload)(void *arg, struct coxi_peer *peer,
                       const struct coxi_message *message, size_t len);
     /* A message has arrived. An error closes the connection. */

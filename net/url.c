@@ -90,7 +90,8 @@ bool coxi_url_is_local(const char *url)
     static const char *const prefixes[] = {"ipc://",
                                            "tcp://localhost:", "tcp://[::1]:"};
     if (strncmp(url, numbers, strlen(numbers)) == 0) {
-        /* Only numbers: a host called 127.example.org may be anywhere. */
+        /* Accept only digits and dots, because a host called 127.example.org may be
+         * anywhere. */
         return url[strlen(numbers) + strspn(url + strlen(numbers), "0123456789.")] ==
                ':';
     }
