@@ -40,8 +40,8 @@ struct cox_evaluator {
     struct loaded *loaded;
     uint64_t last; /* number of the checkpoint last handed out */
     uint64_t n_loaded;
-    bool final;                  /* the last one says that it is the final one */
-    struct coxi_session session; /* the client that wrote it */
+    bool final;                  /* the last checkpoint says that it is the final one */
+    struct coxi_session session; /* the client that wrote that checkpoint */
     /* since the last successful load: */
     bool failing;
     /* the number of the checkpoint that failed last; 0: LATEST failed */
@@ -250,7 +250,7 @@ static int choose(const struct cox_evaluator *evaluator, uint64_t *ret)
         *ret = latest;
         return r;
     }
-    if (evaluator->failed != 0) { /* prefer a newer one to one that failed */
+    if (evaluator->failed != 0) { /* prefer newer checkpoints to one that failed */
         r = first_above(evaluator->dir, evaluator->failed, latest, &newer);
     }
     if (r == 0 && newer == 0) {

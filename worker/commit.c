@@ -205,7 +205,7 @@ int coxi_commit_flush(struct coxi_attempt *attempt)
     if (n_touched == 0) {
         return 0;
     }
-    if (attempt->segment + 1 == COXI_SEGMENTS_MAX) { /* reserved for the last one */
+    if (attempt->segment + 1 == COXI_SEGMENTS_MAX) { /* the last segment's number */
         return coxi_attempt_break(
             attempt,
             coxi_error(COX_ELIMIT,

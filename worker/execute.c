@@ -60,7 +60,7 @@ static int attempt_new(struct coxi_run *run, struct coxi_spare **ret)
     }
     attempt->spare.free = attempt_free;
     attempt->step.api = &coxi_step_api;
-    attempt->run = run; /* not a reference, because the run owns its spare attempts */
+    attempt->run = run; /* no reference, because the run owns its spare attempts */
     attempt->n_targets = run->n_ps;
     attempt->touched = (uint32_t *)(void *)&attempt->targets[run->n_ps];
     coxi_mutex_init(&attempt->lock);

@@ -45,7 +45,7 @@ struct coxi_recorder {
     atomic_uint serves;
     uint32_t n_crashed;
     atomic_uint excused;        /* steps that run and are not blamed are innocent */
-    atomic_uint died;           /* a step process died since that client came */
+    atomic_uint died;           /* a step process died since `client` came */
     struct coxi_session client; /* the last client that has come */
     uint32_t unused[4];         /* to the end of the cache line */
     struct coxi_recorder_slot slots[COXI_RECORDER_MAX];

@@ -15,7 +15,7 @@
 enum {
     CONNECT_MS = 1000,
     REQUEST_MS = 300000, /* for a ps that is alive but does not answer */
-    /* ps from which a gatherer receives; fewer have a thread each, side by side */
+    /* from this number of ps on, a gatherer receives; fewer have a thread each */
     GATHER_FROM = 4,
 };
 

@@ -21,7 +21,7 @@
 
 enum {
     DRAIN_MS = 10,
-    /* for the client to close the connection, after the last report */
+    /* time for the client to close the connection after the last report */
     LET_GO_MS = 1000,
 };
 
@@ -440,7 +440,7 @@ static void on_signal(void *arg, int signum)
 {
     struct worker *worker = arg;
     if (worker->signal != 0) {
-        /* asked twice: do not wait for running steps */
+        /* a second signal: does not wait for running steps */
         _exit(COXI_EXIT_AGAIN + signum);
     }
     coxi_log(COXI_LOG_INFO, "ending", "signal=%d", signum);

@@ -181,7 +181,7 @@ int coxi_slots_push(struct coxi_slots *slots, struct coxi_run *run,
     if (dispatch->grace_ms > 0) {
         atomic_store(&run->grace_ms, dispatch->grace_ms);
     }
-    /* the same in every dispatch that has closures */
+    /* `first` is the same in every dispatch that has closures */
     atomic_store(&run->first, dispatch->first);
     if (dispatch->n_closures == 0) {
         return 0;

@@ -42,7 +42,7 @@ struct supervisor {
     uv_process_t process;
     uv_timer_t rest;
     bool running;
-    bool has_served; /* some step process has */
+    bool has_served; /* some step process has served */
     int signal;      /* ENDING: the signal that we were sent */
     int rest_ms;
     uint64_t started_ms;

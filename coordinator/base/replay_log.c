@@ -443,7 +443,7 @@ static struct coxi_replay_entry *take_first(struct coxi_replay_log *log, size_t 
     struct coxi_replay_entry *others = calloc(left + 1, sizeof(*others));
     if (n == 0 || others == NULL) {
         free(others);
-        return NULL; /* they are dropped the next time */
+        return NULL; /* without memory, they are dropped the next time */
     }
     memcpy(others, taken + n, left * sizeof(*others));
     uint64_t bytes = 0;

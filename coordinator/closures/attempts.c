@@ -309,7 +309,7 @@ static void end_closure(struct coxi_seat *seat, struct coxi_closure *closure,
     }
     if (ending.code == COX_EPSLOST || ending.code == COX_EFENCED) {
         coxi_fatal(closure->future.c, ending.code, text);
-        closure->effect.uncertain = false; /* the run is over */
+        closure->effect.uncertain = false; /* the run is over: the ps are not asked */
     }
     coxi_closure_end(closure, &ending);
 }
@@ -408,7 +408,7 @@ int coxi_attempts_done(struct coxi_worker *worker, const struct coxi_done *done,
 void coxi_attempts_cancel(struct coxi_closure *closure)
 {
     if (closure->effect.applied) {
-        return; /* too late */
+        return; /* too late: all of it is applied */
     }
     switch ((enum coxi_closure_state)closure->state) {
     case COXI_WAITING:

@@ -41,7 +41,8 @@ int cox_future_cancel(struct cox_future *future)
     }
     *cancellation = (struct cancellation){{NULL, run_cancellation}, future};
     coxi_lock(&c->lock);
-    /* At close everything is cancelled anyway, and then the loop is gone. */
+    /* Posts nothing at close: everything is cancelled then, and the loop may be
+     * gone. */
     bool post = !future->settled && !c->life.closing;
     if (post) {
         coxi_future_ref(future);

@@ -346,7 +346,7 @@ static bool take_in(struct cox_coordinator *c, struct coxi_intake *intake)
             0) {
             enter(closure);
         } else {
-            /* It cannot be tracked, so it cannot run. */
+            /* The closure cannot be tracked, so it cannot run. */
             coxi_closure_fail(closure, COX_ENOMEM, "out of memory for a closure");
         }
         closure = next;

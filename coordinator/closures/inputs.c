@@ -331,7 +331,7 @@ bool coxi_inputs_are_urgent(const struct coxi_closure *closure)
 static void give_up(struct coxi_closure *closure, const struct coxi_input *input)
 {
     const struct coxi_closure *source = input->source;
-    bool done = source->state == COXI_DONE_OK; /* its result is lost */
+    bool done = source->state == COXI_DONE_OK; /* it is done, but its result is lost */
     int code = done ? source->kept->code : source->future.code;
     const char *why = done ? source->kept->text : source->future.text;
     char text[COXI_TEXT_MAX];

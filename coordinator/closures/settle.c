@@ -233,12 +233,13 @@ void coxi_closure_be_done(struct coxi_closure *closure)
 void coxi_closure_end(struct coxi_closure *closure, const struct coxi_ending *ending)
 {
     struct cox_coordinator *c = closure->future.c;
-    /* If the client is being closed, the next one resumes from the same checkpoint. */
+    /* An inherited closure that has not run when the client closes is left to the next
+     * client, which resumes from the same checkpoint. */
     bool is_left =
         closure->older.inherited && closure->attempts.last == 0 && c->phase.closing;
     if (!closure->effect.uncertain || closure->rerun != NULL ||
         c->phase.fatal_handled || c->phase.shutting_down || is_left) {
-        coxi_closure_settle(closure, ending); /* the ps can no longer be asked */
+        coxi_closure_settle(closure, ending); /* the ps cannot or need not be asked */
         return;
     }
     coxi_closure_set(closure, COXI_VOIDING);
@@ -291,7 +292,7 @@ void coxi_closure_run_for_results(struct coxi_closure *closure)
                "closure %llu (%s) is applied, and runs again for its results",
                (unsigned long long)closure->future.id.n, closure->function->name);
     closure->effect.applied = true;
-    closure->attempts.cancelled = false; /* too late */
+    closure->attempts.cancelled = false; /* too late, because all of it is applied */
     closure->mishaps.losses = closure->mishaps.crashes = closure->mishaps.overruns = 0;
     run_again(closure);
 }

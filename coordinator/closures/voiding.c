@@ -64,10 +64,10 @@ struct voiding {
     uint32_t *touched; /* ending.touched */
     atomic_uint n_pending;
     uint32_t n_ps;
-    uint64_t n_losses;      /* coxi_ps_losses when they were asked */
-    bool again;             /* it runs again for its results */
-    bool goes_on;           /* it does not end */
-    struct coxi_told *told; /* what they have applied, by ps */
+    uint64_t n_losses;      /* coxi_ps_losses when the ps were asked */
+    bool again;             /* the closure runs again for its results */
+    bool goes_on;           /* the closure does not end */
+    struct coxi_told *told; /* what the ps have applied, by ps */
     struct answer answers[];
 };
 

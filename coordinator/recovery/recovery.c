@@ -425,7 +425,7 @@ void coxi_recovery_free(struct cox_coordinator *c)
     for (uint32_t p = 0; p < c->ps.n; p++) {
         coxi_applied_list_fini(&rec->servers[p].restored);
     }
-    /* Nothing finds it from here on. */
+    /* No thread finds the recovery or its log from here on. */
     struct coxi_replay_log *log = c->replay_log;
     atomic_store(&c->ps.recovers, false);
     atomic_store(&c->ps.under_way, false);

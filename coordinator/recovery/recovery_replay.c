@@ -303,7 +303,7 @@ static int abandon(struct coxi_recovery *rec, void *arg)
     struct coxi_window *replays = &rec->c->closures->replays;
     (void)arg;
     rec->set->batch_open = false;
-    coxi_inputs_go_on(rec->c); /* then each is in some list */
+    coxi_inputs_go_on(rec->c); /* after this, each replay is in some list */
     for (uint64_t id = replays->first; id < replays->next; id++) {
         struct coxi_closure *closure = coxi_window_get(replays, id);
         if (closure != NULL) {

@@ -312,7 +312,7 @@ static int bar(struct coxi_recovery *rec, struct coxi_psc *psc, uint64_t waterma
 /* Restores an empty ps from the checkpoint, and tells it what it must never apply. */
 static int refill(struct coxi_recovery *rec, uint32_t p, struct coxi_psc *psc)
 {
-    /* No lock: a checkpoint replaces it only while all ps are UP. */
+    /* No lock: checkpoints replace the base only while all ps are UP. */
     const struct coxi_recovery_base *base = &rec->base;
     struct coxi_recovery_target target = {.ps = p, .psc = psc};
     struct coxi_applied_list list = {0};

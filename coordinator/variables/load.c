@@ -318,9 +318,9 @@ static int send_to_all(struct cox_coordinator *c, const struct cox_load_options 
     if (r == 0) {
         do {
             /*
-             * A ps that comes back later gets all of the loading by the replay, in its
-             * place there. Until then it refuses our messages, because they name the
-             * old incarnation.
+             * A ps that comes back later gets the whole loading from the replay, in its
+             * order. Until then it refuses our messages, because they name the old
+             * incarnation.
              */
             r = coxi_ps_moment(c, incarnations);
             r = r == 0 ? coxi_loading_send(loading, checkpoint, &target) : r;
@@ -362,8 +362,8 @@ static int load_all(struct cox_coordinator *c, const struct cox_load_options *o,
     struct coxi_operation *operation;
     int r = coxi_gate_wait(c); /* first the writes that the older client had begun */
     if (r == 0) {
-        /* before saving.lock, because a checkpoint, which takes that lock, makes the
-         * room */
+        /* waits for room before it takes saving.lock, because only a checkpoint, which
+         * takes that lock, too, makes room */
         r = coxi_operation_room(c);
     }
     if (r != 0) {

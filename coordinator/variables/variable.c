@@ -240,7 +240,7 @@ int cox_variable_create(struct cox_coordinator *c, const struct cox_variable_spe
         return coxi_error(COX_EINVAL,
                           "variable '%s': only F32 starts at other than zero", s.name);
     }
-    /* otherwise it will be refused for its rank */
+    /* another rank will be refused later */
     if (s.rank > 0 && s.rank <= COX_RANK_MAX) {
         r = coxi_partition_count(&s, &wanted, c->ps.n, &n_shards);
     }

@@ -41,7 +41,7 @@ struct coxi_conn {
 
     /* ---- only for the receiving thread */
     struct event *receiving; /* holds the payload that is being received */
-    bool greeted;            /* the peer's first frame has come; if `threaded` */
+    bool greeted;            /* `threaded`: the peer's first frame has come */
     bool has_put;            /* put an event that on_batch runs */
 };
 

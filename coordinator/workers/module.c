@@ -134,7 +134,7 @@ static int wait_until_loaded(struct cox_coordinator *c, struct cox_module *modul
         r = coxi_error(module->code, "%s", module->text);
     }
     module->accepted = r == 0;
-    /* a module that missed its deadline is not used by any worker either */
+    /* no worker uses a module that was refused or missed its deadline */
     module->code = r;
     coxi_unlock(&c->lock);
     return r;

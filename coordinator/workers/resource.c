@@ -54,9 +54,9 @@ struct mishap {
 
 struct cox_resource {
     /*
-     * One for the coordinator, and one for each message with its arguments. Such a
-     * message may still be queued at a link after the resource was given up; then the
-     * link's thread drops the last reference.
+     * One reference is the coordinator's, and one is for each message with the
+     * arguments. Such a message may still be queued at a link after the resource was
+     * given up; then the link's thread drops the last reference.
      */
     atomic_int refs;
     struct cox_coordinator *c;
@@ -293,7 +293,7 @@ static int forbid(const struct coxi_worker *worker, const struct cox_resource *r
         return COX_ECRASHED;
     }
     if (mishap != NULL && mishap->overran) {
-        mishap->overran = false; /* when the worker has been away again, it may try */
+        mishap->overran = false; /* the worker may try after its next absence */
         (void)snprintf(
             ret_text, COXI_TEXT_MAX,
             "it ran for more than %u ms, and did not end when it was cancelled",
@@ -375,7 +375,7 @@ bool coxi_resource_tell(struct coxi_worker *worker)
         if (next != NULL && may_be_made(next)) {
             worker->making = worker->resource_told = next->id;
             worker->making_since_ms = coxi_now_ms();
-            /* it may use variables that were created before it */
+            /* making it may use variables that were created before it */
             coxi_layout_update(worker->c);
             send_resource(worker, next);
         }
@@ -389,7 +389,7 @@ int coxi_resource_made(struct coxi_worker *worker, const struct coxi_status *ans
         return coxi_error(COX_EPROTO, "an answer for a resource that was not sent");
     }
     if (answer->id != worker->making) {
-        return 0; /* it was given up meanwhile */
+        return 0; /* the resource was given up meanwhile */
     }
     worker->making = 0;
     if (answer->code == COX_EPSLOST && coxi_ps_may_return(worker->c)) {
@@ -523,14 +523,14 @@ void coxi_resource_crashed(struct coxi_worker *worker,
     uint32_t id = crash->attempt;
     struct cox_resource *resource = id > 0 ? find_after(worker->c, id - 1) : NULL;
     if (resource == NULL || resource->id != id || crash->cause == SIGKILL) {
-        /* given up meanwhile; or the worker was lost with its host or its memory */
+        /* the resource was given up, or the worker was lost with its host or memory */
         return;
     }
     struct mishap *mishap = find_mishap(resource, worker->index);
     if (mishap == NULL) {
         mishap = calloc(1, sizeof(*mishap));
         if (mishap == NULL) {
-            return; /* it is tried once more */
+            return; /* the worker tries once more */
         }
         mishap->worker = worker->index;
         mishap->next = resource->mishaps;
