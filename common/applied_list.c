@@ -38,7 +38,7 @@ void coxi_applied_list_fini(struct coxi_applied_list *list)
     *list = (struct coxi_applied_list){0};
 }
 
-/* The interval of a segment that has the closure; NULL: none. */
+/* Finds the interval of `segment` that contains the closure; NULL: there is none. */
 static const struct coxi_interval *find(const struct coxi_applied_list *list,
                                         uint64_t closure, uint32_t segment)
 {

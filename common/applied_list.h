@@ -32,8 +32,8 @@ void coxi_applied_list_fini(struct coxi_applied_list *list);
 bool coxi_applied_list_has(const struct coxi_applied_list *list, uint64_t closure,
                            uint32_t segment);
 
-/* True if nothing of the closure is missing: the list has its only segment, or all
- * closures up to it are settled. */
+/* True if the ps has applied the whole closure: the list has the closure's only
+ * segment, or all closures up to it are settled. */
 bool coxi_applied_list_is_whole(const struct coxi_applied_list *list, uint64_t closure);
 
 #endif

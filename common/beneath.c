@@ -18,7 +18,8 @@
 
 /* ---- the way beneath a root */
 
-/* What follows the root in the path; NULL: the path does not begin with the root. */
+/* The part of the path that follows the root; NULL: the path does not begin with the
+ * root. */
 static const char *after(const char *root, const char *path)
 {
     size_t len = strlen(root);
@@ -34,8 +35,8 @@ static int outside(const char *root, const char *path)
                       root);
 }
 
-/* Copies the next name of the path, and moves *at behind it. False: that is no name of
- * a file or directory. */
+/* Copies the next name of the path, and moves *at past it. False: this is no name of a
+ * file or directory. */
 static bool next_name(const char **at, char ret[NAME_MAX + 1])
 {
     *at += strspn(*at, "/");
@@ -49,7 +50,7 @@ static bool next_name(const char **at, char ret[NAME_MAX + 1])
     return strcmp(ret, ".") != 0 && strcmp(ret, "..") != 0;
 }
 
-/* Replaces the directory *fd by one that it holds. */
+/* Replaces the open directory *fd by its subdirectory `name`. */
 static int descend(int *fd, const char *name, const char *path)
 {
     int below =
@@ -101,11 +102,9 @@ enum {
     LEASE_REST_MS = 10,
 };
 
-/*
- * Opens the file without waiting for a FIFO's other end. A regular file may have a lease
- * (a file server has them, say): then its holder is told to let go, and meanwhile
- * opening fails. `dir` is a directory, or AT_FDCWD.
- */
+/* Opens the file without waiting for a FIFO's other end. A process (a file server, say)
+ * may hold a lease on a regular file. Then the kernel tells that process to give it up,
+ * and opening fails until it has. `dir` is a directory, or AT_FDCWD. */
 static int open_now(int dir, const char *name, int flags, const char *path)
 {
     struct coxi_patience patience = {0};

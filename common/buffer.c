@@ -63,7 +63,7 @@ int coxi_buffer_append_raw(struct coxi_buffer *buffer, const void *bytes, size_t
 int coxi_buffer_append(struct coxi_buffer *buffer, const void *bytes, size_t len)
 {
     if (len > SIZE_MAX / 4) {
-        /* with its padding the length might wrap and seem small */
+        /* the length with its padding might wrap, and then seem small */
         return coxi_error_memory("a buffer");
     }
     size_t padded = coxi_align(buffer->len + len, 8) - buffer->len;

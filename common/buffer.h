@@ -13,8 +13,8 @@ struct coxi_buffer {
     size_t capacity;
 };
 
-/* `n` rounded up to a multiple of `to`. It wraps near SIZE_MAX, so a number that came
- * from a peer or a file is compared with a bound before. */
+/* `n` rounded up to a multiple of `to`. The result wraps near SIZE_MAX, so compare a
+ * number from a peer or a file with a bound first. */
 static inline size_t coxi_align(size_t n, size_t to)
 {
     return (n + to - 1) / to * to;
@@ -24,14 +24,14 @@ static inline size_t coxi_align(size_t n, size_t to)
  * there is none, or no size_t holds the rounded number. */
 void *coxi_aligned_new(size_t bytes);
 
-/* Makes room for `more` bytes after its `len` bytes. COX_ENOMEM: the buffer is
+/* Makes room for `more` bytes after the buffer's `len` bytes. COX_ENOMEM: the buffer is
  * unchanged. */
 int coxi_buffer_reserve(struct coxi_buffer *buffer, size_t more);
 
 /* Appends `len` bytes (`bytes` NULL: zeros) and pads with zeros to a multiple of 8. */
 int coxi_buffer_append(struct coxi_buffer *buffer, const void *bytes, size_t len);
 
-/* As append without padding. */
+/* Like coxi_buffer_append, but without padding. */
 int coxi_buffer_append_raw(struct coxi_buffer *buffer, const void *bytes, size_t len);
 
 /* Appends formatted text without its NUL. */

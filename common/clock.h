@@ -1,4 +1,4 @@
-/* Time; and the least of the times measured lately. Any thread. */
+/* Monotonic time, deadlines, and the least of recently measured times. Any thread. */
 #ifndef COXI_COMMON_CLOCK_H
 #define COXI_COMMON_CLOCK_H
 
@@ -24,7 +24,8 @@ static inline uint64_t coxi_now_ms(void)
     return coxi_now_ns() / 1000000u;
 }
 
-/* The duration in 32 bits; longer ones count as the maximum, 71 minutes and 34 s. */
+/* The duration in microseconds, in 32 bits; a longer duration becomes the maximum, 71
+ * minutes and 34 s. */
 static inline uint32_t coxi_short_us(uint64_t ns)
 {
     return ns / 1000u < UINT32_MAX ? (uint32_t)(ns / 1000u) : UINT32_MAX;
@@ -61,11 +62,9 @@ static inline bool coxi_before(const struct timespec *a, const struct timespec *
 /* length of a period; this period and the one before count */
 enum { COXI_LEAST_US = 1000000 };
 
-/*
- * The least of the values measured in the last second or two: the time that a message
- * takes when it waits for nothing. An average would take a busy peer for a distant one.
- * A zeroed struct has measured nothing. One thread at a time.
- */
+/* The least of the values measured in the last second or two. It shows how long a
+ * message takes if it waits for nothing; with an average, a busy peer would look like a
+ * distant one. A zeroed struct has measured nothing. One thread at a time. */
 struct coxi_least {
     uint64_t begun_us; /* when this period began */
     double now;        /* the least of this period; 0: nothing was measured */

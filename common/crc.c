@@ -1,7 +1,7 @@
 /*
  * See crc.h. On a processor with a carry-less multiplication, each 64 bytes are folded
  * onto the next 64 bytes, which then have the same remainder as both together. zlib
- * does the last 16 bytes, and on other processors all bytes. The method and its
+ * processes the last 16 bytes, and on other processors all bytes. The method and its
  * numbers: Gopal and others, "Fast CRC Computation for Generic Polynomials Using
  * PCLMULQDQ", Intel 2009.
  *

@@ -6,12 +6,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The checksum of bytes with the checksum `crc` (of no bytes: 0) followed by these
- * bytes. */
+/* Continues a checksum: `crc` is that of the bytes before `data` (0 if there are none).
+ * Returns that of all bytes. */
 uint32_t coxi_crc32(uint32_t crc, const void *data, size_t len);
 
-/* The checksum of bytes with the checksum `crc1` followed by `len2` bytes with
- * `crc2`. */
+/* Joins two checksums: `crc1` is that of some bytes, `crc2` that of the `len2` bytes
+ * that follow them. Returns that of all bytes. */
 uint32_t coxi_crc32_combine(uint32_t crc1, uint32_t crc2, uint64_t len2);
 
 #endif

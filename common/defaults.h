@@ -1,8 +1,6 @@
-/*
- * The numbers that 0 stands for in fields of public structs. This is the one place that
- * says them. Code fills fields in from here; scripts/options makes docs/options.md of
- * it.
- */
+/* The defaults: the numbers for which 0 stands in fields of public structs. They are
+ * defined only here. Code fills fields in from these tables; scripts/options makes
+ * docs/options.md from them. */
 #ifndef COXI_COMMON_DEFAULTS_H
 #define COXI_COMMON_DEFAULTS_H
 

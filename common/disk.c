@@ -1,7 +1,8 @@
 /*
  * See disk.h. fsync cannot be interrupted, so a call that may be given up runs on a
- * thread of its own. The last of the two threads frees what they share. That costs
- * about 50 us, for a call that takes a millisecond if there is anything to write.
+ * thread of its own. The thread that is done last frees the job, which both share. The
+ * extra thread costs about 50 us; the call itself takes a millisecond if there is
+ * anything to write.
  */
 #include "common/disk.h"
 

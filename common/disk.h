@@ -13,8 +13,9 @@ int coxi_disk_sync(int fd);
 
 /*
  * From now on the calling thread gives up waiting in coxi_disk_sync when `flag` is
- * true; NULL: never. The flag must live until the next call. Nobody can make a dead
- * disk answer, so a detached thread goes on waiting for it then.
+ * true; NULL: never. The flag must live until the next call of this function. Because
+ * nobody can make a dead disk answer, a detached thread then goes on waiting for the
+ * disk.
  */
 void coxi_disk_give_up_when(const atomic_bool *flag);
 

@@ -16,19 +16,17 @@ size_t coxi_dtype_size(uint32_t dtype);
 const char *coxi_dtype_name(uint32_t dtype);
 uint32_t coxi_dtype_parse(const char *name);
 
-/* The most bytes of a variable or value: more than a machine has, and so few that sums
- * and products of a few of them cannot overflow. */
+/* The most bytes of a variable or value: more than any machine has, but so few that the
+ * sum of a few such sizes cannot overflow. */
 #define COXI_SHAPE_BYTES_MAX ((size_t)1 << 48)
 
-/* The number of bytes of a shape's elements. COX_ELIMIT: more than COXI_SHAPE_BYTES_MAX.
- * COX_EINVAL: no such type or rank. */
+/* The number of bytes of a shape's elements. COX_ELIMIT: more than
+ * COXI_SHAPE_BYTES_MAX. COX_EINVAL: there is no such type or rank. */
 int coxi_shape_bytes(uint32_t dtype, uint32_t rank, const uint64_t *shape, size_t *ret);
 
-/*
- * Appends `value` to a packed form, which `out` holds from its start; `out` may be
- * empty. COX_EINVAL: the text names the value that is wrong. COX_ELIMIT: there are too
- * many values.
- */
+/* Appends `value` to the packed form in `out`, which begins at the buffer's start;
+ * `out` may be empty. COX_EINVAL: the text names the value that is wrong. COX_ELIMIT:
+ * there are too many values. */
 int coxi_values_add(struct coxi_buffer *out, const struct cox_value *value);
 
 /* Bytes of the packed form of `n` values; errors as in coxi_values_add. */

@@ -23,7 +23,8 @@ bool coxi_elements_take(uint32_t dtype, enum coxi_op op)
 }
 
 #define ADD(a, b) ((a) + (b))
-/* A NaN loses against any number, on either side; `a != a` is true only for a NaN. */
+/* If one side is a NaN, the result is the other side; `a != a` is true only for a
+ * NaN. */
 #define LEAST(a, b) ((b) < (a) || (a) != (a) ? (b) : (a))
 #define MOST(a, b)  ((b) > (a) || (a) != (a) ? (b) : (a))
 
@@ -82,7 +83,7 @@ void coxi_elements_combine(uint32_t dtype, enum coxi_op op, void *to, const void
         break;
     case COX_BF16:
     case COX_F16:
-        memcpy(to, from, bytes); /* these types can only be assigned */
+        memcpy(to, from, bytes); /* these types support only assign */
         break;
     }
 }

@@ -18,9 +18,10 @@
 bool coxi_elements_take(uint32_t dtype, enum coxi_op op);
 
 /*
- * Updates each of the elements in `bytes` bytes at `to` with the element at the same
- * place in `from`, by `op`, which their type takes. `to` and `from` do not overlap.
- * Integers wrap around. Min and max ignore a NaN on either side; two NaNs give a NaN.
+ * Updates each element in the `bytes` bytes at `to` with the element at the same place
+ * in `from`. `op` is one that the type takes (coxi_elements_take). `to` and `from` do
+ * not overlap. Integers wrap around. Min and max ignore a NaN on either side; two NaNs
+ * give a NaN.
  */
 void coxi_elements_combine(uint32_t dtype, enum coxi_op op, void *to, const void *from,
                            size_t bytes);

@@ -23,8 +23,8 @@ int coxi_error_memory(const char *what);
 #define coxi_error_memory(what)     ((coxi_error_memory)(what), COX_ENOMEM)
 #endif
 
-/* The calling thread's last error text ("" before the first), valid until its next
- * one. */
+/* The text of the calling thread's last error ("" before the first). It is valid until
+ * the thread's next error. */
 const char *coxi_error_text(void);
 
 /* The plural ending of a noun: "s", or "" if `n` is 1. */

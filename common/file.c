@@ -120,7 +120,8 @@ int coxi_file_write(const char *path, const void *bytes, size_t len)
     if (r != 0) {
         return r;
     }
-    (void)unlink(temporary); /* of a process that was killed, or a trap */
+    /* a file left by a killed process, or placed there to trap us */
+    (void)unlink(temporary);
     int fd =
         open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
     if (fd < 0) {
@@ -177,7 +178,8 @@ int coxi_directory_make(const char *path)
 
 int coxi_directory_own(const char *path)
 {
-    struct stat named; /* a symbolic link, maybe, which its owner can change */
+    /* `path` itself, which may be a symbolic link that its owner can change */
+    struct stat named;
     struct stat st;
     int r = make_all(path, 0700);
     if (r != 0) {
@@ -194,7 +196,8 @@ int coxi_directory_own(const char *path)
                : coxi_error(COX_EIO, "other users may write in the directory %s", path);
 }
 
-/* Short, because sockets will lie in it and their paths must be short. */
+/* The directory for temporary directories. Its path must be short, because paths of
+ * sockets are limited in length. */
 static const char *temporary(void)
 {
     const char *tmp = getenv("TMPDIR");
@@ -272,7 +275,8 @@ int coxi_directory_held(char ret[64], int *ret_lock)
             *ret_lock = fd;
             return 0;
         }
-        /* another process took it for abandoned before we locked it */
+        /* another process thought that the directory was abandoned, before we locked
+         * it */
         (void)rmdir(ret);
     }
     return coxi_error(COX_EIO, "cannot lock a directory in %s", temporary());

@@ -15,11 +15,9 @@ int coxi_path(char ret[PATH_MAX], const char *format, ...)
  * free(). COX_ENOENT: there is no such file; COX_EIO; COX_ELIMIT. */
 int coxi_file_read(const char *path, size_t max, uint8_t **ret, size_t *ret_len);
 
-/*
- * Writes a file that appears under its name whole or not at all. Its bytes are on disk
- * when this returns (for its name see coxi_directory_sync). One thread at a time for a
- * path. COX_EIO.
- */
+/* Writes a file so that it appears under its name either whole or not at all. When this
+ * returns, the file's bytes are on disk; its name is on disk after coxi_directory_sync.
+ * One thread at a time for a path. COX_EIO. */
 int coxi_file_write(const char *path, const void *bytes, size_t len);
 
 /* The last line of a text file, without its newline, cut to `len` - 1 bytes; "" if
@@ -29,18 +27,18 @@ void coxi_file_last_line(const char *path, char *ret, size_t len);
 /* Makes a directory and all missing directories above it. COX_EIO. */
 int coxi_directory_make(const char *path);
 
-/* The same, for files that are trusted because nobody else can have put them there: the
- * directory gets mode 0700. COX_EIO, also if it is another user's, or others may write
- * in it. */
+/* Like coxi_directory_make, for a directory whose files are trusted because no other
+ * user can have put them there: it gets mode 0700. COX_EIO, also if the directory
+ * belongs to another user, or others may write in it. */
 int coxi_directory_own(const char *path);
 
 /* Makes a new directory in $TMPDIR or /tmp, which only this user can use. COX_EIO. */
 int coxi_directory_temporary(char ret[64]);
 
 /*
- * The same for a process that may be killed before it can remove the directory. It is
- * ours while *ret_lock is open; close that after the removal. Directories that killed
- * processes of this user have left are removed first.
+ * Like coxi_directory_temporary, for a process that may be killed before it can remove
+ * the directory. The directory is ours while the descriptor *ret_lock is open; close it
+ * after the removal. First removes directories left by killed processes of this user.
  */
 int coxi_directory_held(char ret[64], int *ret_lock);
 

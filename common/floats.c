@@ -63,15 +63,16 @@ static uint32_t from_f16(uint16_t h)
     return (a >= 31u << 23 ? beyond : f) | (uint32_t)(h & 0x8000) << 16;
 }
 
-/* Rounds `f` to a number that narrows to itself: the one above or below it in
- * magnitude, as `chance` (32 bits) says. */
+/* Rounds `f` to a number that the narrow type holds exactly: the next one above or
+ * below in magnitude, as `chance` (32 random bits) decides. */
 static uint32_t drawn(uint32_t dtype, uint32_t f, uint32_t chance)
 {
     const uint32_t largest = dtype == COX_BF16 ? 0x7f7f0000 : 0x477fe000;
     uint32_t a = f & 0x7fffffff;
     uint32_t dropped = dtype == COX_BF16 ? 16 : 13;
     uint32_t rounded = (a + (chance >> (32 - dropped))) >> dropped << dropped;
-    if (a >= largest) { /* to the nearest; also if not finite */
+    /* narrowing then rounds to the nearest; also if f is not finite */
+    if (a >= largest) {
         return f;
     }
     if (dtype == COX_F16 && a < 113u << 23) { /* subnormal: in steps of 2^-24 */
@@ -191,7 +192,7 @@ static bool any_beyond(uint32_t dtype, const uint8_t *from, size_t n, uint32_t l
     return any_narrow(narrow, n, (uint16_t)limit);
 }
 
-/* The bits of the least number of a type that is not below `limit`. */
+/* Returns the bits of the type's least number that is not below `limit`. */
 static uint32_t limit_bits(uint32_t dtype, float limit)
 {
     uint32_t bits = as_bits(limit);
@@ -220,11 +221,9 @@ size_t coxi_floats_beyond(uint32_t dtype, const void *from, size_t n, float limi
     return n;
 }
 
-/*
- * ---- decimals. An integer below 2^53 over an exact power of ten is rounded once, so
- * it is the number that a compiler makes of the same digits. 9 digits are enough for
- * every float.
- */
+/* ---- decimals. Dividing an integer below 2^53 by an exact power of ten rounds only
+ * once, so the result is the number that a compiler makes of the same digits. 9 digits
+ * are enough for every float. */
 
 double coxi_floats_decimal(float x)
 {

@@ -1,9 +1,10 @@
 /*
  * Converts F32 to the narrow types BF16 and F16 and back, for the wire; finds numbers
- * that are too large; finds the decimal number behind a float.
+ * that are too large; finds the decimal number that was meant by a float.
  *
  * Pure functions; any thread. Addresses need no alignment. Cost: a fraction of a
- * nanosecond for a number; memory is the bound if the numbers are in no cache.
+ * nanosecond for each number; if the numbers are in no cache, the speed of memory is
+ * the limit.
  */
 #ifndef COXI_COMMON_FLOATS_H
 #define COXI_COMMON_FLOATS_H
@@ -18,11 +19,9 @@
  */
 void coxi_floats_narrow(uint32_t dtype, const void *from, size_t n, void *to);
 
-/*
- * The same, but rounds up or down by chance, so that the mean of many draws is the
- * number itself. The rounding of number i depends only on `draw` + i. Numbers beyond
- * the largest finite one become infinite, as above.
- */
+/* Like coxi_floats_narrow, but rounds up or down at random, so that the mean of many
+ * draws is the number itself. The rounding of number i depends only on `draw` + i.
+ * Numbers beyond the largest finite one become infinite, as above. */
 void coxi_floats_narrow_drawn(uint32_t dtype, const void *from, size_t n, uint64_t draw,
                               void *to);
 

@@ -1,6 +1,6 @@
 /*
- * Says which lock guards a field and which locks a function needs, so that the compiler
- * checks it: `scripts/gates threads` has clang do that. Other compilers see nothing.
+ * Macros that say which lock guards a field and which locks a function needs.
+ * `scripts/gates threads` has clang check them; for other compilers they are empty.
  *
  *     struct coxi_mutex lock; // leaf
  *     int n COXI_GUARDED_BY(lock);
@@ -11,8 +11,8 @@
  * COXI_GUARDED_BY_OF one of another struct. A field counts as guarded while that lock
  * of any object of the struct is held: the check does not tell objects apart.
  *
- * Where the compiler cannot know, say why: coxi_unshared and coxi_held (common/sync.h),
- * or COXI_UNCHECKED for a whole function.
+ * If the compiler cannot see that a lock is held, or not needed, use coxi_unshared or
+ * coxi_held (common/sync.h), or COXI_UNCHECKED for a whole function, and say why.
  */
 #ifndef COXI_COMMON_GUARDED_H
 #define COXI_COMMON_GUARDED_H
@@ -46,13 +46,13 @@
     COXI_ATTRIBUTE(requires_shared_capability(__VA_ARGS__))
 /* Call it without the lock: it takes and releases it. */
 #define COXI_EXCLUDES(...) COXI_ATTRIBUTE(locks_excluded(__VA_ARGS__))
-/* It returns with the lock held. */
+/* The function returns with the lock held. */
 #define COXI_ACQUIRES(...)        COXI_ATTRIBUTE(acquire_capability(__VA_ARGS__))
 #define COXI_ACQUIRES_SHARED(...) COXI_ATTRIBUTE(acquire_shared_capability(__VA_ARGS__))
-/* If it returns true, it does so with the lock held. */
+/* If the function returns true, the lock is held. */
 #define COXI_ACQUIRES_IF_TRUE(...)                                                     \
     COXI_ATTRIBUTE(try_acquire_capability(1, __VA_ARGS__))
-/* If it returns 0, it does so with the lock held. */
+/* If the function returns 0, the lock is held. */
 #define COXI_ACQUIRES_SHARED_IF_0(...)                                                 \
     COXI_ATTRIBUTE(try_acquire_shared_capability(0, __VA_ARGS__))
 /* Call it with the lock held; it is released when the function returns. */

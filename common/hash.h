@@ -1,4 +1,5 @@
-/* Hashing: of table keys (placement, and places in memory), of names, and of modules. */
+/* Hashes of table keys (for the choice of the ps, and for places in memory), of names,
+ * and of modules. */
 #ifndef COXI_COMMON_HASH_H
 #define COXI_COMMON_HASH_H
 
@@ -32,10 +33,11 @@ static inline uint32_t coxi_hash_bucket(uint64_t hash)
 
 /*
  * The place of a hash in a table of this process: its lower bits. Everybody can compute
- * coxi_hash_key, and so choose keys whose hashes agree in most bits. Under an odd seed
- * that they do not know, two keys of a bucket agree in k of these bits by a chance of
- * about 2^-k (multiply-shift: Dietzfelbinger et al., J. Algorithms 25, 1997). The upper
- * bits of the product are the good ones, so its bytes are swapped.
+ * coxi_hash_key, and so choose keys whose hashes agree in most bits. Multiplied by an
+ * odd seed that they do not know, the hashes of two keys of a bucket agree in k of
+ * these bits with a probability of about 2^-k (multiply-shift: Dietzfelbinger et al.,
+ * J. Algorithms 25, 1997). Only the upper bits of the product are that random, so its
+ * bytes are swapped.
  */
 static inline uint32_t coxi_hash_place(uint64_t hash, uint64_t seed)
 {
@@ -45,7 +47,7 @@ static inline uint32_t coxi_hash_place(uint64_t hash, uint64_t seed)
 /* A secret odd seed, from the kernel. Any thread. */
 uint64_t coxi_hash_seed(void);
 
-/* 128-bit hash (XXH3) of bytes that nobody chooses to deceive. */
+/* A 128-bit hash (XXH3), for bytes that no attacker chooses. */
 struct coxi_hash128 {
     uint64_t high;
     uint64_t low;
@@ -53,7 +55,7 @@ struct coxi_hash128 {
 
 struct coxi_hash128 coxi_hash_bytes(const void *bytes, size_t len);
 
-/* SHA-256 of bytes, which stands for them wherever somebody else may choose them. */
+/* The SHA-256 of bytes. It identifies them even if an attacker may choose them. */
 struct coxi_digest coxi_digest_of(const void *bytes, size_t len);
 
 static inline bool coxi_digest_equal(const struct coxi_digest *a,

@@ -65,8 +65,8 @@ static void fill_normal(uint64_t state, float mean, float deviation, float *row,
     }
 }
 
-/* Draws until n numbers are in range. Ends, because 21 of 22 numbers are, and the
- * generator does not repeat itself. */
+/* Draws until it has n numbers in range. It ends, because 21 of 22 numbers are in
+ * range, and the generator does not repeat itself. */
 static void fill_truncated(uint64_t state, float mean, float deviation, float *row,
                            size_t n)
 {

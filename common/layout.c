@@ -61,7 +61,7 @@ static int check_optimizer(const struct coxi_variable *v)
 
 static bool float_equal(float a, float b)
 {
-    uint32_t bits[2]; /* so that NaN equals itself */
+    uint32_t bits[2]; /* Compares the bits, so that a NaN equals itself. */
     memcpy(&bits[0], &a, sizeof(a));
     memcpy(&bits[1], &b, sizeof(b));
     return bits[0] == bits[1];
@@ -158,7 +158,7 @@ static int check_loss_scale(const struct coxi_variable *v)
                             v->kind == COXI_KIND_TABLE ? "table" : "variable", v->name);
 }
 
-/* Checks how its values are sent, whether it is a metric, and other properties. */
+/* Checks the variable's wire type, metric, and other properties. */
 static int check_traits(const struct coxi_variable *v)
 {
     if (v->wire_dtype != 0 && (v->dtype != COX_F32 || (v->wire_dtype != COX_BF16 &&

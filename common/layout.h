@@ -54,7 +54,7 @@ int coxi_variable_copy(const struct coxi_variable *variable,
                        struct coxi_variable **ret);
 void coxi_variable_free(struct coxi_variable *variable); /* takes NULL */
 
-/* True if both are equal except for the id. */
+/* True if the two descriptions are equal except for the id. */
 bool coxi_variable_equal(const struct coxi_variable *a, const struct coxi_variable *b);
 
 /* Dense: rows (first axis), bytes of a row, bytes of all. Table: dim, bytes of a
@@ -80,7 +80,7 @@ const struct coxi_shard *coxi_variable_shard(const struct coxi_variable *variabl
  */
 void coxi_shards_div(uint64_t rows, uint32_t n, struct coxi_shard *ret);
 
-/* The part of the rows [begin, begin + count) that a shard has; count 0: none. */
+/* The rows of [begin, begin + count) that lie in a shard; count 0: none. */
 struct coxi_range {
     uint64_t begin;
     uint64_t count;

@@ -86,7 +86,7 @@ static void write_line(enum coxi_log_level level, const char *event, const char 
         line[i] = iscntrl((unsigned char)line[i]) ? '.' : line[i];
     }
     line[used++] = '\n';
-    /* If the log cannot be written, there is nobody to tell. */
+    /* Ignore errors, because there is no other place to report them. */
     (void)!write(log_fd, line, used);
     if (alert_fd >= 0 && level >= alert_least) {
         (void)!write(alert_fd, line, used);
@@ -129,7 +129,8 @@ void coxi_log_bound(uint64_t max_bytes)
     int flags = fcntl(log_fd, F_GETFL);
     log_max_bytes = max_bytes;
     if (max_bytes > 0 && flags >= 0 && fstat(log_fd, &st) == 0 && S_ISREG(st.st_mode)) {
-        /* Otherwise, after the file is emptied, we would write after a hole. */
+        /* Append, because otherwise, after the file was emptied, we would write beyond
+         * its end and leave a hole. */
         (void)fcntl(log_fd, F_SETFL, flags | O_APPEND);
     }
 }
@@ -159,8 +160,8 @@ static bool copy_all(int from, int to)
     return n == 0;
 }
 
-/* Copies the log to `older` and empties it. If there is no room for the copy, the rest
- * is lost: the bound holds. */
+/* Copies the log to `older` and empties it, even if the disk has no room for the whole
+ * copy, because the bound must hold. */
 static void move_to(int log, const char *older)
 {
     int to = open(older, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
@@ -182,9 +183,10 @@ void coxi_log_trim(void)
         return;
     }
     (void)snprintf(own, sizeof(own), "/proc/self/fd/%d", log_fd);
-    int log = open(own, O_RDWR | O_CLOEXEC); /* its own position and lock */
-    /* If another process has the lock, it trims the log; or it has done so just
-     * before. */
+    /* opened anew, so that it has its own position and lock */
+    int log = open(own, O_RDWR | O_CLOEXEC);
+    /* Trim only with the lock. If another process has it, that process trims the log,
+     * or has just done so. */
     if (log >= 0 && flock(log, LOCK_EX | LOCK_NB) == 0 && is_longer(log_max_bytes)) {
         if (older_path(own, older)) {
             move_to(log, older);

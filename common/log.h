@@ -28,7 +28,7 @@ void coxi_log_to(int fd);
  * full, the line is only in the log. At start.
  */
 void coxi_log_alert(int fd, enum coxi_log_level least);
-int coxi_log_alert_fd(void); /* that one; -1: there is none */
+int coxi_log_alert_fd(void); /* the `fd` of coxi_log_alert; -1: none */
 
 /*
  * Bounds the log, if it is a regular file: coxi_log_trim() keeps it below `max_bytes`
@@ -38,21 +38,20 @@ int coxi_log_alert_fd(void); /* that one; -1: there is none */
 void coxi_log_bound(uint64_t max_bytes);
 
 /*
- * If the log is beyond its bound, copies it to "<file>.1", replacing that, and empties
- * the file. Other writers of the file, such as steps that print, go on. A line that
- * another process writes at that moment may be lost. Several processes may share the
- * file. Daemons call this with each tick. One thread.
+ * If the log is longer than its bound, copies it to "<file>.1", which is replaced, and
+ * empties the file. Other writers, such as steps that print, may go on writing. A line
+ * that another process writes at that moment may be lost. Several processes may share
+ * the file. Daemons call this with each tick. One thread.
  */
 void coxi_log_trim(void);
 
-/*
- * Writes one line in one write(2): `event`, then the formatted key=value pairs, control
- * characters in them as dots, cut where it is long (about 2000 bytes). Any thread.
- */
+/* Writes one line in one write(2): `event`, then the formatted key=value pairs, with
+ * dots instead of control characters. A line longer than about 2000 bytes is cut. Any
+ * thread. */
 void coxi_log(enum coxi_log_level level, const char *event, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The same, regardless of the least level. */
+/* Like coxi_log, but regardless of the least level. */
 void coxi_log_line(enum coxi_log_level level, const char *event, const char *format,
                    ...) __attribute__((format(printf, 3, 4)));
 

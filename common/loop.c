@@ -73,7 +73,8 @@ static void run_mail(struct coxi_loop *loop)
     }
 }
 
-/* What a turn is for: the mail, then on_wake. In a turn. */
+/* Does the work of a turn: runs the mail, then calls on_wake. Call it with the turn's
+ * lock. */
 static void run_turn(struct coxi_loop *loop)
 {
     run_mail(loop);
@@ -137,7 +138,7 @@ int coxi_loop_new(int tick_ms, void (*on_tick)(void *arg), void *arg,
     return 0;
 }
 
-/* True: the mailbox was empty. */
+/* Puts mail into the mailbox. True: the mailbox was empty before. */
 static bool put(struct coxi_loop *loop, struct coxi_mail *mail)
     COXI_REQUIRES(loop->lock)
 {
@@ -152,12 +153,13 @@ static bool put(struct coxi_loop *loop, struct coxi_mail *mail)
     return first;
 }
 
-/* The wake-up is sent under the lock, without which no mail is taken out: mail may lead
- * to the end of the loop, so the posting thread must be done with the loop by then. */
+/* Sends the wake-up under the lock. Mail is taken out only under that lock, and mail
+ * may end the loop, so the posting thread is done with the loop before its mail
+ * runs. */
 void coxi_loop_post(struct coxi_loop *loop, struct coxi_mail *mail)
 {
     coxi_lock(&loop->lock);
-    /* the thread that posted the first mail makes sure that a turn runs */
+    /* The thread that posts into an empty mailbox makes sure that a turn runs. */
     if (put(loop, mail)) {
         (void)uv_async_send(&loop->async);
     }
@@ -210,7 +212,7 @@ static bool turn_here(struct coxi_loop *loop, struct coxi_mail *mail)
     bool again = atomic_load(&loop->wake);
     end_turn(loop);
     if (again) {
-        /* another turn is wanted, and the loop was not told */
+        /* another turn was asked for, but nobody has woken the loop for it */
         (void)uv_async_send(&loop->async);
     }
     return true;

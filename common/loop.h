@@ -2,9 +2,9 @@
  * An event loop over libuv, with a mailbox to which any thread may post, a tick, and
  * signals. A loop runs on one thread, its own (coxi_loop_start) or the caller's
  * (coxi_loop_run). Ticks and signals run on that thread, and mail and on_wake as well,
- * unless another thread takes a turn (coxi_loop_run_posted, _run_here, _wake_here): on a
- * loop for which these are called, mail and on_wake must not use coxi_loop_uv(loop),
- * which is for the loop's thread only.
+ * unless another thread takes a turn (coxi_loop_run_posted, _run_here, _wake_here). If
+ * these functions are called for a loop, its mail and on_wake must not use
+ * coxi_loop_uv(loop), which is for the loop's thread only.
  */
 #ifndef COXI_COMMON_LOOP_H
 #define COXI_COMMON_LOOP_H
@@ -13,7 +13,8 @@
 
 struct coxi_loop;
 
-/* Something to run on the loop; embed it. It is out of the mailbox when it runs. */
+/* Something to run on the loop; embed it. It is taken out of the mailbox before it
+ * runs. */
 struct coxi_mail {
     struct coxi_mail *next;
     void (*run)(struct coxi_mail *mail);
@@ -23,35 +24,36 @@ struct coxi_mail {
 int coxi_loop_new(int tick_ms, void (*on_tick)(void *arg), void *arg,
                   struct coxi_loop **ret);
 
-/* Posts mail, which runs in the order of posting, and not before this thread is done
- * with the loop. Any thread. Never fails, never blocks. */
+/* Posts mail. Mail runs in the order of posting, and not before the posting thread has
+ * finished using the loop. Any thread. Never fails, never blocks. */
 void coxi_loop_post(struct coxi_loop *loop, struct coxi_mail *mail);
 
 /*
- * The same in two halves, for a thread that has several mails: coxi_loop_put posts one
- * and wakes nobody; coxi_loop_run_posted follows them and has all posted mail run, in
- * order. While the loop sleeps, the calling thread takes that turn, as in
+ * Posting in two halves, for a thread that has several mails: coxi_loop_put posts one
+ * without waking the loop; after the last one, coxi_loop_run_posted makes all posted
+ * mail run, in order. While the loop sleeps, the calling thread takes that turn, as in
  * coxi_loop_wake_here.
  */
 void coxi_loop_put(struct coxi_loop *loop, struct coxi_mail *mail);
 void coxi_loop_run_posted(struct coxi_loop *loop);
 
-/* The same for mail that need not wait for earlier mail: while the loop sleeps, the
- * calling thread runs it, as in coxi_loop_wake_here. */
+/* Posts mail that may run before earlier mail: while the loop sleeps, the calling
+ * thread runs it, as in coxi_loop_wake_here. */
 void coxi_loop_run_here(struct coxi_loop *loop, struct coxi_mail *mail);
 
-/* Wakes the loop to call `on_wake(arg)` once, however often it is asked. Any thread. */
+/* coxi_loop_wake makes the loop call `on_wake(arg)`, once for all calls since its last
+ * turn. Any thread. */
 void coxi_loop_on_wake(struct coxi_loop *loop, void (*on_wake)(void *arg));
 void coxi_loop_wake(struct coxi_loop *loop);
 
 /*
- * The same, but while the loop sleeps, the calling thread calls `on_wake` itself. That
- * saves the time of waking another thread. Only for an `on_wake` that may run on any
- * thread. It never runs on two threads at once, nor beside mail or a tick.
+ * Like coxi_loop_wake, but while the loop sleeps, the calling thread calls `on_wake`
+ * itself. That saves the time of waking another thread. Only for an `on_wake` that may
+ * run on any thread. It never runs on two threads at once, nor beside mail or a tick.
  */
 void coxi_loop_wake_here(struct coxi_loop *loop);
 
-/* The same from mail that is being run: cheaper. */
+/* Like coxi_loop_wake, but cheaper: only for mail that is being run. */
 void coxi_loop_wake_after_mail(struct coxi_loop *loop);
 
 /*

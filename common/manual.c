@@ -1,5 +1,5 @@
-/* See manual.h. The text of the pages comes from the tables alone, so nothing is said
- * twice. */
+/* See manual.h. The text of the pages comes only from the tables of options, so nothing
+ * is written twice. */
 #include "common/manual.h"
 
 #include <ctype.h>
@@ -12,10 +12,11 @@
  * build. */
 static const char date[] = "2026-11-22";
 
-enum { LINE_BYTES = 78 }; /* of a page's source: mandoc wants no longer lines */
+/* bytes of a line of a page's source: mandoc warns of longer lines */
+enum { LINE_BYTES = 78 };
 
-/* The text that roff prints as `c`; it may be made in `room`. `start`: at the start of
- * a line. */
+/* The source text that roff prints as `c`; it may be written into `room`. `start`: `c`
+ * is at the start of a line. */
 static const char *escaped(char c, bool start, char room[2])
 {
     switch (c) {

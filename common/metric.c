@@ -33,7 +33,7 @@ size_t coxi_metric_bucket(double score, size_t n_buckets)
     if (score <= 0 || score >= 1) {
         return score >= 1 ? n_buckets - 1 : 0;
     }
-    /* log1p: the logit rises with the score up to the last float below 1. */
+    /* log1p, because with it the logit still rises with the score just below 1. */
     double logit = log(score) - log1p(-score);
     double bucket = (logit + LOGIT_MAX) / (2 * LOGIT_MAX) * (double)n_buckets;
     if (bucket >= (double)n_buckets) {
@@ -87,7 +87,7 @@ int coxi_metric_read(uint32_t kind, const double *data, size_t n, double *ret_va
     return 0;
 }
 
-/* ---- of the examples, without buckets */
+/* ---- from the examples themselves, without buckets */
 
 struct example {
     float score;
@@ -101,7 +101,8 @@ static int by_score(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The same for examples by rising score: the examples of one score are a bucket. */
+/* Like area, for examples sorted by rising score: examples with the same score form a
+ * bucket. */
 static double area_sorted(const struct example *examples, size_t n)
 {
     double area = 0; /* counts pairs, as above */

@@ -9,8 +9,8 @@
  *
  * The buckets of an AUC are equal steps of a score's logit, log(score / (1 - score)),
  * from -16 to 16. If one example in a thousand is positive, nearly all scores are below
- * .01: equal steps of the score would put most examples into one bucket, whose order is
- * lost.
+ * .01: equal steps of the score would put most examples into one bucket, and their
+ * order would be lost.
  *
  * Pure functions; any thread.
  */
@@ -23,8 +23,7 @@
 
 #include "common/layout.h"
 
-/* The elements of a metric that nothing was added to: as many zeros as any metric has
- * elements. */
+/* Zeros: the elements of a metric to which nothing was added, enough for any metric. */
 extern const double coxi_metric_zeros[COXI_METRIC_MAX];
 
 /* True if a metric of this kind can have n elements (F64). */

@@ -1,7 +1,5 @@
-/*
- * Checks step modules as files, before anybody loads them. That never runs any of their
- * code. coxswain/step.h has the format (struct cox_steps_header).
- */
+/* Checks the files of step modules before a process loads them, without running any of
+ * their code. coxswain/step.h has the format (struct cox_steps_header). */
 #ifndef COXI_COMMON_MODULE_H
 #define COXI_COMMON_MODULE_H
 

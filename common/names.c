@@ -35,7 +35,7 @@ static struct coxi_names_table *table_of(const struct coxi_names *names)
     return atomic_load_explicit(&names->table, memory_order_acquire);
 }
 
-/* Puts the item in the first free slot from its own on. */
+/* Puts the item in the first free slot, from the slot of its hash on. */
 static void put(struct coxi_names_table *table, struct coxi_named *item)
 {
     size_t i = item->hash & (table->n_slots - 1);

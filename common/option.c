@@ -106,7 +106,8 @@ static int parse_bytes(const struct coxi_option *option, const char *text, void 
 
 static int parse_choice(const struct coxi_option *option, const char *text, void *field)
 {
-    size_t len = strcspn(text, "|"); /* "a|b" is not a valid choice of "a|b" */
+    /* so that the text "a|b" does not match the choices "a|b" */
+    size_t len = strcspn(text, "|");
     for (const char *at = option->choices; at != NULL; at = strchr(at, '|')) {
         at += *at == '|';
         if (len > 0 && text[len] == '\0' && strncmp(at, text, len) == 0 &&
@@ -271,8 +272,8 @@ static bool print_about(const struct coxi_program *program, const char *name)
     return help || version || man;
 }
 
-/* Handles the option at argv[*i] and its value: only --config in the file pass, all
- * others in the other pass. */
+/* Handles the option at argv[*i] and its value. The file pass handles only --config,
+ * the other pass all other options. */
 static int parse_option(const struct coxi_program *program, int argc, char **argv,
                         int *i, bool file_pass, void *config)
 {
@@ -300,8 +301,9 @@ static int parse_option(const struct coxi_program *program, int argc, char **arg
                    : set_option(option, value, config);
 }
 
-/* One pass over the arguments: only the option --config, or all options except it.
- * Arguments that are no options are moved after the options, in order. */
+/* One pass over the arguments: `file_pass` handles only --config, the other pass all
+ * other options. Arguments that are no options are moved after the options, in
+ * order. */
 static int parse_arguments(const struct coxi_program *program, int argc, char **argv,
                            bool file_pass, void *config, int *ret_rest)
 {

@@ -20,7 +20,7 @@ enum coxi_option_type {
     COXI_OPTION_CHOICE, /* const char *, one of `choices` ("a|b|c") */
 };
 
-#define COXI_BYTES_MAX 0x1p60 /* the `max` of sizes that have no other */
+#define COXI_BYTES_MAX 0x1p60 /* the `max` of sizes without another bound */
 
 struct coxi_option {
     const char *name; /* "peer-timeout-ms" */

@@ -81,7 +81,8 @@ static const char *const schedule_names[] = {
     [COXI_SCHEDULE_EXPONENTIAL] = "exponential", [COXI_SCHEDULE_COSINE] = "cosine",
 };
 
-/* `who` uses the number: "Adam", "the linear schedule". */
+/* Checks a number. `who` is what the text calls its user: "Adam", "the linear
+ * schedule". */
 static int check_number(const struct number *number, const void *object, uint32_t kind,
                         const char *who)
 {
@@ -233,7 +234,7 @@ static bool is_whole(double number, double end)
 
 int coxi_rate_set(struct coxi_optimizer *optimizer, const struct coxi_rate *rate)
 {
-    /* 2^53: doubles are exact below */
+    /* 2^53: every integer below it is exact in a double */
     static const double counts_end = 9007199254740992.0;
     const double *n = rate->numbers;
     struct coxi_optimizer with = *optimizer;
@@ -270,7 +271,7 @@ bool coxi_optimizer_equal(const struct coxi_optimizer *a,
                           const struct coxi_optimizer *b)
 {
     _Static_assert(sizeof(*a) == 16 * 4 + 4 * 4 + 2 * 8, "no padding: bytes compare");
-    /* Compares bits on purpose:
+    /* Compares the bits on purpose, so that a NaN equals itself:
      * NOLINTNEXTLINE(bugprone-suspicious-memory-comparison) */
     return memcmp(a, b, sizeof(*a)) == 0;
 }

@@ -51,9 +51,9 @@ int coxi_optimizer_check_rate(const struct coxi_optimizer *optimizer);
 
 /*
  * The least finite gradient that would overflow the rule's state; INFINITY: no gradient
- * does. It is 2^64 for rules that sum or average squares, because no float holds its
- * square; for momentum it is the number whose velocity would overflow. Clipped
- * gradients overflow nothing.
+ * does. For rules that sum or average squares it is 2^64, because no float holds its
+ * square; for momentum it is the least number whose velocity would overflow. INFINITY
+ * also for clipped gradients, which cannot overflow.
  */
 float coxi_optimizer_gradient_limit(const struct coxi_optimizer *optimizer);
 
@@ -79,7 +79,7 @@ struct coxi_rate coxi_rate_of(const struct coxi_optimizer *optimizer);
  * optimizer has no rate, or a state that depends on it (FTRL); then it is unchanged. */
 int coxi_rate_set(struct coxi_optimizer *optimizer, const struct coxi_rate *rate);
 
-/* "constant", "linear" ...; of any other kind, "unknown". */
+/* "constant", "linear" ...; "unknown" for an undefined kind. */
 const char *coxi_schedule_name(uint32_t kind);
 
 enum { COXI_STATES_MAX = 3, COXI_SLOTS_MAX = 2 };

@@ -10,9 +10,9 @@
 
 /*
  * The public structs that begin with `size`, each with the last field of its first
- * version. A struct that ends before that field was not initialized; nor was one whose
- * size is no multiple of the alignment of size_t. Fields after that one may be missing,
- * and are 0 then.
+ * version. A struct that ends before that field was not initialized, and neither was
+ * one whose size is no multiple of the alignment of size_t. Later fields may be
+ * missing, and then count as 0.
  */
 #define COXI_STRUCTS(X)                                                                \
     X(CALL, cox_call, n_args)                                                          \
@@ -40,11 +40,12 @@ enum coxi_struct {
 };
 
 /*
- * coxi_struct_copy copies a caller's struct into ours, coxi_struct_return ours into the
- * caller's; the caller's may be older or newer. COX_EINVAL: it was not initialized, or
- * sets a field that this version does not know. Read fields only in the copy, because
- * the caller's struct may end before them. coxi_struct_check only tells whether the
- * struct was initialized: for functions that fill it in at their end.
+ * coxi_struct_copy copies a caller's struct into ours, coxi_struct_return copies ours
+ * into the caller's. The caller's struct may be of an older or newer version.
+ * COX_EINVAL: it was not initialized, or sets a field that this version does not know.
+ * Read fields only in the copy, because the caller's struct may end before them.
+ * coxi_struct_check only tells whether the struct was initialized: for functions that
+ * fill it in at their end.
  */
 int coxi_struct_check(enum coxi_struct of, const void *given);
 int coxi_struct_copy(void *ret, enum coxi_struct of, const void *from);

@@ -1,7 +1,8 @@
 /*
- * Locks and waits as this project uses them: deadlines are monotonic; a failed
- * initialization is lack of memory; the compiler knows the locks (common/guarded.h); a
- * wait that lasts is reported; and a thread may look for a while before it sleeps.
+ * Locks and waits as this project uses them: deadlines use the monotonic clock; an
+ * initialization that fails counts as lack of memory; the compiler checks the locks
+ * (common/guarded.h); a long wait is reported; and a thread may poll for a moment
+ * before it sleeps.
  */
 #ifndef COXI_COMMON_SYNC_H
 #define COXI_COMMON_SYNC_H
@@ -50,15 +51,15 @@ static inline bool coxi_trylock(struct coxi_mutex *lock)
     return pthread_mutex_trylock(&lock->mutex) == 0;
 }
 
-/* No other thread has the object of this lock, because it is being made, or freed.
- * Costs nothing. */
+/* Tells the compiler that no other thread can use the object that this lock guards,
+ * because the object is being made or freed. Costs nothing. */
 static inline void coxi_unshared(const struct coxi_mutex *lock) COXI_ASSERTS(lock)
 {
     (void)lock;
 }
 
-/* The lock is held by a contract that the compiler cannot see: say which one. Costs
- * nothing. */
+/* Tells the compiler that the lock counts as held by a contract that it cannot see; the
+ * caller's comment says which. Costs nothing. */
 static inline void coxi_held(const struct coxi_mutex *lock) COXI_ASSERTS(lock)
 {
     (void)lock;
@@ -70,8 +71,8 @@ struct COXI_LOCK_TYPE coxi_rwlock {
     pthread_rwlock_t rwlock;
 };
 
-/* A waiting writer goes before readers that come later, so that an endless sequence of
- * readers does not keep it waiting for ever. */
+/* A waiting writer comes before later readers, so that an endless sequence of readers
+ * cannot keep it waiting for ever. */
 static inline void coxi_rwlock_init(struct coxi_rwlock *lock)
 {
     pthread_rwlockattr_t attr;
@@ -99,7 +100,7 @@ static inline void coxi_write_lock(struct coxi_rwlock *lock)
     (void)pthread_rwlock_wrlock(&lock->rwlock);
 }
 
-/* Of a reader or of the writer. */
+/* Unlocks, for a reader or for the writer. */
 static inline void coxi_rw_unlock(struct coxi_rwlock *lock)
     COXI_RELEASES_ANY(lock) COXI_UNCHECKED
 {
@@ -108,7 +109,8 @@ static inline void coxi_rw_unlock(struct coxi_rwlock *lock)
 
 /* ---- condition variables */
 
-/* For coxi_wait_until with coxi_deadline. */
+/* Makes a condition variable that uses the monotonic clock, for coxi_wait_until with
+ * coxi_deadline. */
 static inline void coxi_cond_init(pthread_cond_t *cond)
 {
     pthread_condattr_t attr;
@@ -126,8 +128,8 @@ static inline bool coxi_wait_until(pthread_cond_t *cond, struct coxi_mutex *lock
     return pthread_cond_timedwait(cond, &lock->mutex, until) == 0;
 }
 
-/* Waits once for work: the thread has nothing else to do until it is given some, or
- * told to end, so there is no deadline. Unlocks meanwhile. */
+/* Waits once for work. There is no deadline, because the thread has nothing to do until
+ * it gets work, or is told to end. Unlocks meanwhile. */
 static inline void coxi_wait_for_work(pthread_cond_t *cond, struct coxi_mutex *lock)
     COXI_REQUIRES(lock) COXI_UNCHECKED
 {
@@ -160,12 +162,12 @@ static inline void coxi_wait_for_end(pthread_cond_t *cond, struct coxi_mutex *lo
  */
 enum { COXI_PATIENCE_MS = 10000 };
 
-/* COXI_PATIENCE_MS for waits that begin now; tests shorten it. */
+/* The patience of waits that begin now: COXI_PATIENCE_MS, which tests shorten. */
 extern atomic_uint coxi_patience_ms;
 
 struct coxi_patience {
     uint64_t since_ms; /* the first look */
-    uint64_t next_ms;  /* when to say it next */
+    uint64_t next_ms;  /* when to report the wait next */
     bool ended;
 };
 
@@ -198,8 +200,8 @@ static inline uint64_t coxi_patience_seconds(const struct coxi_patience *patienc
     return patience->since_ms == 0 ? 0 : (now_ms - patience->since_ms) / 1000;
 }
 
-/* Waits once, at most until patience ends. True: it has ended, say what is waited for.
- * Unlocks meanwhile. */
+/* Waits once, at most until patience ends. True: patience has ended, so report what the
+ * thread waits for. Unlocks meanwhile. */
 static inline bool coxi_patience_wait(struct coxi_patience *patience,
                                       pthread_cond_t *cond, struct coxi_mutex *lock)
     COXI_REQUIRES(lock)
@@ -215,15 +217,15 @@ static inline bool coxi_patience_wait(struct coxi_patience *patience,
            coxi_patience_ends(patience, coxi_now_ms());
 }
 
-/* ---- a look before a sleep */
+/* ---- polling before a sleep */
 
 /*
- * Lets a thread look for something that is about to come, before it sleeps until it has
- * come. If it comes sooner than a sleep and a wake-up take, the look saves both. The
- * time of a look follows the success of earlier looks: it grows while they find
- * something. If they find nothing, it shrinks to 0; then only one look in 64 is made.
+ * Lets a thread poll for an event for a moment ("look") before it sleeps. If the event
+ * comes sooner than a sleep and a wake-up would take, the look saves both. The duration
+ * of a look adapts: it grows while looks find the event, and shrinks to 0 if they do
+ * not; then only one look in 64 is made.
  *
- * One thread at a time for each struct. Zeroed: it has not looked yet.
+ * One thread at a time for each struct. A zeroed struct has not looked yet.
  */
 struct coxi_linger {
     uint32_t ns; /* duration of the next look */
@@ -237,8 +239,8 @@ struct coxi_linger_limits {
     bool yields; /* lets other threads have the core between looks */
 };
 
-/* Calls `have` again and again; true when it returns true. False: it did not come in
- * time. */
+/* Calls `have` repeatedly until it returns true, and returns true. False: the event did
+ * not come during the look. */
 bool coxi_linger(struct coxi_linger *linger, const struct coxi_linger_limits *limits,
                  bool (*have)(void *arg), void *arg);
 

@@ -1,7 +1,7 @@
 /*
- * See unforked.h. nng does not tell the descriptors of its sockets. So the child finds
- * them by their own address, which a listener shares with all connections that it
- * accepted.
+ * See unforked.h. nng does not reveal the descriptors of its sockets. So the child
+ * finds these sockets by their local address, which is the same for a listener and for
+ * all connections that it accepted.
  *
  * Invariant: the list is consistent in the child, because fork() waits for its lock.
  * Cost: nothing, except one or two system calls for each open file in the child.

@@ -22,7 +22,8 @@ struct coxi_unforked {
     const char *url;
 };
 
-/* A forked child closes it from hold until drop. drop may be called without hold. */
+/* Between hold and drop, a child that is forked closes the file. drop may be called
+ * without hold. */
 void coxi_unforked_hold(struct coxi_unforked *what);
 void coxi_unforked_drop(struct coxi_unforked *what);
 

@@ -23,10 +23,8 @@ struct coxi_window {
 void coxi_window_init(struct coxi_window *window, uint64_t first, size_t max);
 void coxi_window_fini(struct coxi_window *window);
 
-/*
- * Puts `item` (not NULL) at `id`, which is `next` or later; skipped ids count as gone.
- * COX_EAGAIN: the id is beyond the window. COX_ENOMEM.
- */
+/* Puts `item` (not NULL) at `id`, which is at least `next`; skipped ids count as having
+ * left. COX_EAGAIN: the id is beyond the window. COX_ENOMEM. */
 int coxi_window_put(struct coxi_window *window, uint64_t id, void *item);
 
 /* The item at `id`, or NULL. */
@@ -37,7 +35,8 @@ static inline void *coxi_window_get(const struct coxi_window *window, uint64_t i
                : NULL;
 }
 
-/* Takes the item at `id` out, or returns NULL; moves `first` past ids that are gone. */
+/* Takes the item at `id` out, or returns NULL; moves `first` past ids that have
+ * left. */
 void *coxi_window_take(struct coxi_window *window, uint64_t id);
 
 #endif
