@@ -165,7 +165,7 @@ static int by_closure(const void *key, const void *head)
     return closure < other ? -1 : closure > other;
 }
 
-/* True if the inputs of heads[i] are calls that come before it. */
+/* True if the inputs of heads[i] are closures that come before it in the backlog. */
 static bool check_inputs(const struct coxi_backlog *backlog, size_t i, size_t first)
 {
     for (size_t k = 0; k < backlog->heads[i].n_inputs; k++) {

@@ -1,7 +1,7 @@
 /*
- * The backlog of a checkpoint: the closures and the client's own writes that some of
- * its ps lack, and that a restarted client must run or write again. It is a file of the
- * checkpoint in the safetensors format:
+ * The backlog of a checkpoint: closures, and the client's own writes, that some of the
+ * checkpoint's ps lack. A restarted client must run or write them again. It is a file
+ * of the checkpoint in the safetensors format:
  *
  *   heads        U64 [n, 10]   struct coxi_backlog_head, by rising closure; if only
  *                              some rows of a write are missing, one head for each
@@ -28,26 +28,27 @@
 
 struct coxi_backlog_head {
     uint64_t closure;
-    uint64_t function; /* its place in the list */
+    uint64_t function; /* its index in `functions` */
     uint64_t cursor;
     int64_t priority;
     uint64_t only_worker; /* 1 + index; 0: any */
     uint64_t timeout_ms;
     uint64_t args_at; /* where its arguments begin in `args`, in bytes */
     uint64_t args_len;
-    uint64_t n_inputs; /* inputs lie in the order of their closures */
-    uint64_t done;     /* 1: it is done, but its results were kept on a worker */
+    /* `inputs` lists the inputs in the order of the heads that take them */
+    uint64_t n_inputs;
+    uint64_t done; /* 1: it is done, but its results were kept on a worker */
 };
 
 struct coxi_backlog_update {
     uint64_t variable; /* id */
     uint64_t op;
-    uint64_t begin; /* rows; of a rate (COXI_OP_RATE) both are 0 */
+    uint64_t begin; /* first row; begin and count are 0 for a rate (COXI_OP_RATE) */
     uint64_t count;
 };
 
 struct coxi_backlog_input {
-    uint64_t closure; /* one of the backlog with a lower id */
+    uint64_t closure; /* a closure of the backlog with a lower id */
     char name[COX_NAME_MAX + 1];
     char result[COX_NAME_MAX + 1];
 };

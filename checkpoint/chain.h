@@ -1,7 +1,5 @@
-/*
- * A chain: checkpoints that build on each other. The oldest is whole; each next one has
- * the changes since the one before.
- */
+/* A chain: checkpoints that build on each other. The oldest one is whole; each later
+ * one holds the changes since the one before it. */
 #ifndef COXI_CHECKPOINT_CHAIN_H
 #define COXI_CHECKPOINT_CHAIN_H
 
@@ -23,9 +21,9 @@ struct coxi_chain {
 
 /*
  * Reads the manifests of the checkpoint in directory `path` and of those that it builds
- * on, which lie beside it. COX_ENOENT, COX_EIO, COX_ECHECKSUM, COX_EFORMAT (one is of
- * another run, or of another number of ps): the text names the checkpoint that is
- * missing or wrong, and the one that builds on it.
+ * on, which lie beside it. COX_ENOENT, COX_EIO, COX_ECHECKSUM, COX_EFORMAT (a
+ * checkpoint belongs to another run, or has another number of ps): the text names the
+ * checkpoint that is missing or wrong, and the one that builds on it.
  */
 int coxi_chain_read(const char *path, struct coxi_chain *ret);
 void coxi_chain_fini(struct coxi_chain *chain); /* takes a zeroed one */

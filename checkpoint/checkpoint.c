@@ -93,8 +93,8 @@ static int check_metadata(const struct coxi_st_file *shard, const char *file,
     return 0;
 }
 
-/* Checks what the shard says of itself: where it belongs, and on which shard it
- * builds. */
+/* Checks the shard's metadata: the checkpoint to which it belongs, and the shard on
+ * which it builds. */
 static int check_belonging(const struct coxi_manifest *m,
                            const struct coxi_st_file *shard, uint32_t ps,
                            const char *file)
@@ -161,8 +161,8 @@ static enum coxi_overlay_rows rows_of(enum coxi_checkpoint_depth depth)
     return COXI_OVERLAY_NEWEST;
 }
 
-/* Opens the contents of a ps: its shard, or the shards that build on each other as one
- * file. */
+/* Opens the contents of a ps: its shard or, if shards build on each other, all of them
+ * as one file. */
 static int open_shard(struct coxi_opening *opening, uint32_t ps)
 {
     size_t n = coxi_chain_length(&opening->chain, ps);
@@ -221,8 +221,8 @@ static int check_backlog(struct coxi_opening *opening)
 
 /* ---- opening and closing */
 
-/* Checks that the directory has the checkpoint's number in its name: otherwise it was
- * moved. */
+/* Checks that the directory's name has the checkpoint's number. If not, the directory
+ * was renamed. */
 static int check_number(const struct coxi_checkpoint *checkpoint)
 {
     char expected[64];

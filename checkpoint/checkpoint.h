@@ -12,9 +12,9 @@
  * exclusively, without waiting, before it deletes (checkpoint/checkpoints.h).
  *
  * Threads: any number of threads may read a checkpoint. Cost: opening reads every byte
- * once, for the checksums, and keeps none in memory. But the tables of a chain
- * (checkpoint/overlay.h) are put together in memory, unless the checkpoint is only
- * streamed.
+ * once, for the checksums, and keeps none in memory. Exception: the tables of a chain
+ * (checkpoint/overlay.h) are put together in memory, unless the checkpoint is opened
+ * only for streaming.
  */
 #ifndef COXI_CHECKPOINT_CHECKPOINT_H
 #define COXI_CHECKPOINT_CHECKPOINT_H
@@ -28,15 +28,15 @@
 /* The part of a tensor in one shard. */
 struct coxi_piece {
     uint32_t ps;
-    uint64_t begin; /* its first row in the whole */
+    uint64_t begin; /* the number of its first row in the whole */
     const struct coxi_st_tensor *tensor;
 };
 
 /*
  * A whole: one tensor of a variable, as the pieces of all ps in the order of the rows.
  * The values of a dense variable are part "values", like a table's. A table's "keys"
- * have the same order as its values and state. "step" has one element for each piece,
- * "rate" has COXI_RATE_NUMBERS; not every ps has a rate.
+ * have the same order as its values and state. "step" has one element in each piece,
+ * "rate" has COXI_RATE_NUMBERS elements; some ps may have no rate.
  */
 struct coxi_whole {
     const struct coxi_variable *variable;
@@ -60,12 +60,12 @@ struct coxi_checkpoint {
 };
 
 enum coxi_checkpoint_depth {
-    /* All is checked: for users of the values */
+    /* Everything is checked: for readers that use the values */
     COXI_CHECKPOINT_CHECKED,
-    /* All is checked: for one pass over the values in little memory. Tables of a chain
-     * are readable only by coxi_st_stream() */
+    /* Everything is checked: for one pass over the values, with little memory. Tables
+     * of a chain are readable only by coxi_st_stream() */
     COXI_CHECKPOINT_STREAMED,
-    /* All is checked except the shards' checksums: for lists of many checkpoints */
+    /* Everything but the shards' checksums is checked: for lists of many checkpoints */
     COXI_CHECKPOINT_LISTED,
 };
 
@@ -77,14 +77,13 @@ int coxi_checkpoint_open(const char *path, enum coxi_checkpoint_depth depth,
                          struct coxi_checkpoint **ret);
 void coxi_checkpoint_close(struct coxi_checkpoint *checkpoint); /* takes NULL */
 
-/*
- * Checks all that opening checks, and calls `fault` with a text for each fault. Returns
- * the code of the first fault, or 0.
- */
+/* Makes the same checks as opening, but goes on after a fault, and calls `fault` with a
+ * text for each. Returns the code of the first fault, or 0. */
 int coxi_checkpoint_verify(const char *path, void (*fault)(void *arg, const char *text),
                            void *arg);
 
-/* A part of `variable`, which must be of the checkpoint's own manifest; or NULL. */
+/* Returns a part of `variable`, or NULL. `variable` must come from the checkpoint's own
+ * manifest. */
 const struct coxi_whole *coxi_checkpoint_find(const struct coxi_checkpoint *checkpoint,
                                               const struct coxi_variable *variable,
                                               const char *part);

@@ -10,7 +10,8 @@ struct coxi_opening {
     struct coxi_checkpoint *checkpoint;
     struct coxi_chain chain; /* the first link's manifest is the checkpoint's */
     enum coxi_checkpoint_depth depth;
-    void (*fault)(void *arg, const char *text); /* NULL: the first fault ends it */
+    /* NULL: the first fault ends the opening */
+    void (*fault)(void *arg, const char *text);
     void *arg;
     int code; /* of the first fault */
 };

@@ -1,9 +1,9 @@
 /*
- * Puts together what the shards of a checkpoint hold of each variable, only from the
- * names of their tensors: a variable's name, "part_<i>" if a dense one has several
- * shards, and the part. No variable is a folder of another, so each name can be read in
- * one way only. Tensors of variables that the manifest does not list (they were being
- * created while it was written) are skipped.
+ * Puts each variable together from the tensors in a checkpoint's shards. A tensor's
+ * name tells everything that is needed: the variable's name, "part_<i>" if a dense
+ * variable has several shards, and the part. No variable is a folder of another, so
+ * each name can be read in one way only. Tensors of variables that the manifest does
+ * not list (they were being created while it was written) are skipped.
  *
  * Invariant: `wholes` is sorted by variable and part, the pieces of each by rows.
  *
@@ -20,7 +20,7 @@
 
 /* ---- the variable of each tensor */
 
-/* Values first, then by name. */
+/* The order of parts: "values" first, then by name. */
 static int compare_parts(const char *a, const char *b)
 {
     bool x = strcmp(a, "values") == 0;
@@ -67,7 +67,8 @@ static const struct coxi_variable *variable_called(const struct finds *finds,
     return at != NULL ? *at : NULL;
 }
 
-/* The variable with whose name `name` begins; *ret_rest: the rest, without the '/'. */
+/* Finds the variable whose name is the beginning of `name`; *ret_rest is the rest of
+ * `name`, without the '/'. */
 static const struct coxi_variable *variable_of(const struct finds *finds,
                                                const char *name, const char **ret_rest)
 {
@@ -173,7 +174,8 @@ static int find_all(struct coxi_opening *opening, struct finds *finds)
 
 static const char *u64_dtype = "U64";
 
-/* The rows that the ps has of the variable; of a table, as many as it has keys. */
+/* Sets *ret to the number of the variable's rows on this ps; for a table, the number of
+ * its keys. */
 static bool rows_on(const struct coxi_checkpoint *checkpoint,
                     const struct coxi_variable *v, uint32_t ps, uint64_t *ret)
 {
@@ -189,8 +191,8 @@ static bool rows_on(const struct coxi_checkpoint *checkpoint,
     return keys != NULL && keys->rank == 1;
 }
 
-/* True if the piece fits its part: it must have the rows of its ps; `whole` gives the
- * type and the other dimensions. */
+/* True if the piece has as many rows as its ps has, and the type and other dimensions
+ * of `whole`. */
 static bool piece_fits(const struct coxi_checkpoint *checkpoint,
                        const struct coxi_whole *whole, const struct coxi_piece *piece)
 {
@@ -252,7 +254,7 @@ static int bad_piece(const struct coxi_checkpoint *checkpoint,
                       piece->tensor->name);
 }
 
-/* Puts the pieces that the ps have of one part of a variable together: found[0..n). */
+/* Puts one part of a variable together from its pieces on all ps, found[0..n). */
 static int join(const struct coxi_checkpoint *checkpoint, const struct found *found,
                 size_t n, struct coxi_whole *whole)
 {
@@ -284,7 +286,8 @@ static int join(const struct coxi_checkpoint *checkpoint, const struct found *fo
     return 0;
 }
 
-/* Checks that every ps that must have a piece has one, and that no rows are missing. */
+/* Checks that each ps with rows of the variable has a piece of this part, and that no
+ * rows are missing. */
 static int check_complete(const struct coxi_checkpoint *checkpoint,
                           const struct coxi_variable *v, const char *part)
 {
@@ -304,8 +307,9 @@ static int check_complete(const struct coxi_checkpoint *checkpoint,
     return 0;
 }
 
-/* Checks the values (and keys) of each variable, and that every ps has a part if any
- * has it; except rates, which may have been set between the snapshots of two ps. */
+/* Checks that each variable has values (and keys), and that every ps has a part if any
+ * ps has it. Rates are excepted, because a rate may have been set between the snapshots
+ * of two ps. */
 static int check_all_there(struct coxi_opening *opening)
 {
     const struct coxi_checkpoint *checkpoint = opening->checkpoint;

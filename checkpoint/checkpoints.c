@@ -129,7 +129,7 @@ bool coxi_checkpoint_is_one(const char *path)
            (coxi_path(file, "%s/manifest.json", path) == 0 && access(file, F_OK) == 0);
 }
 
-/* Finds the checkpoint that `path` means: *ret_number in directory ret_dir. */
+/* Finds the checkpoint that `path` means: its directory and number. */
 static int locate(const char *path, char ret_dir[PATH_MAX], uint64_t *ret_number)
 {
     const char *slash = strrchr(path, '/');
@@ -181,7 +181,7 @@ static int delete_one(const char *dir, uint64_t number)
     if (r != 0) {
         return r;
     }
-    /* Without a manifest nobody can have it open. */
+    /* If there is no manifest, no reader can have the checkpoint open. */
     int fd = open(file, O_RDWR | O_CLOEXEC);
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     if (fd < 0 && errno != ENOENT) {
@@ -201,8 +201,8 @@ static int delete_one(const char *dir, uint64_t number)
     return r;
 }
 
-/* Deletes a checkpoint, or with `dry_run` only finds out whether it could be deleted;
- * returns its fate. */
+/* Deletes a checkpoint or, with `dry_run`, only finds out whether it could be deleted.
+ * Returns the checkpoint's fate. */
 static enum coxi_fate decide(const char *dir, uint64_t number, bool dry_run)
 {
     char path[PATH_MAX];
@@ -238,15 +238,16 @@ struct pruning {
     bool dry_run;
     uint64_t latest;
     uint64_t n_newest; /* checkpoints looked at so far, without those after `latest` */
-    /* the checkpoints that stay; is_base replaces them by their bases */
+    /* the numbers of the checkpoints that stay; is_base replaces each by the number of
+     * its base */
     uint64_t *stay;
     size_t n_stay;
     /* entries of `stay` that are replaced by their bases, from the first on */
     size_t n_bases;
 };
 
-/* True if a checkpoint that stays builds on this one. The manifests of those that stay
- * are read only when the first older checkpoint is checked. */
+/* True if a checkpoint that stays builds on this one. A staying checkpoint's manifest
+ * is read only when an older checkpoint is checked. */
 static bool is_base(struct pruning *p, uint64_t number)
 {
     bool found = false;

@@ -19,10 +19,9 @@ struct coxi_listed {
     bool unfinished;
 };
 
-/*
- * Lists the checkpoints of a directory by rising numbers; free() the list. LATEST may
- * not name the newest yet. COX_ENOENT: there is no such directory; COX_EIO.
- */
+/* Lists the checkpoints of a directory by rising numbers; free() the list. LATEST may
+ * still name an older one than the newest. COX_ENOENT: there is no such directory;
+ * COX_EIO. */
 int coxi_checkpoints_list(const char *dir, struct coxi_listed **ret, size_t *ret_n);
 
 /*
@@ -56,8 +55,9 @@ struct coxi_known_base {
 };
 
 struct coxi_retention {
-    uint64_t keep;       /* the number of newest ones to keep; 0: all */
-    uint64_t keep_every; /* also keep those whose number it divides; 0: none */
+    uint64_t keep; /* how many of the newest checkpoints to keep; 0: all */
+    /* also keep checkpoints whose number is a multiple of this; 0: none */
+    uint64_t keep_every;
     /* spares reading their manifests; may be NULL */
     const struct coxi_known_base *known;
 };
@@ -74,10 +74,10 @@ enum coxi_fate {
 /*
  * Deletes the complete checkpoints that `retention` does not keep (`dry_run`: deletes
  * none), and calls `told` (may be NULL) with the fate of each, the newest first. The
- * checkpoint that LATEST names and newer ones stay, and so do all on which those that
- * stay build. Before a checkpoint is deleted, its name gets ".tmp", so that nobody
- * takes the remaining files for a checkpoint. COX_ENOENT: there is no checkpoint;
- * COX_EFORMAT: LATEST names none; COX_EIO: one could not be deleted.
+ * checkpoint that LATEST names and newer ones stay, and so does each checkpoint on
+ * which one that stays builds. Before a checkpoint is deleted, its name gets ".tmp", so
+ * that nobody takes the remaining files for a checkpoint. COX_ENOENT: there is no
+ * checkpoint; COX_EFORMAT: LATEST names none; COX_EIO: one could not be deleted.
  */
 int coxi_checkpoints_prune(
     const char *dir, const struct coxi_retention *retention, bool dry_run,

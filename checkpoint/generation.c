@@ -39,7 +39,8 @@ static uint64_t number_of(const char *name)
     return errno == 0 && *end == '\0' ? number : 0;
 }
 
-/* Finds the highest number; removes those below `below`. */
+/* Finds the highest generation in the directory; removes the files of generations below
+ * `below`. */
 static int look(const char *dir, uint64_t below, uint64_t *ret)
 {
     uint64_t highest = 0;
@@ -86,8 +87,8 @@ static int read_run(const char *dir, uint64_t generation, uint64_t *ret_run)
     return r;
 }
 
-/* Takes the run of the newest checkpoint, for a directory that has no claim yet.
- * Without a checkpoint, `session` stays as it is. */
+/* Sets the session's run to that of the newest checkpoint, for a directory that has no
+ * claim yet. If there is no checkpoint, `session` stays as it is. */
 static int find_run(const char *dir, struct coxi_session *session)
 {
     struct coxi_listed *all = NULL;
@@ -151,7 +152,9 @@ int coxi_generation_claim(const char *dir, struct coxi_session *session)
             r = newest > 0 ? read_run(dir, newest, &claim.run) : find_run(dir, &claim);
         }
         if (r == COX_ENOENT) {
-            r = COX_EEXIST; /* its client was replaced between two looks */
+            /* the file was removed between two looks, because a newer client has
+             * claimed the directory */
+            r = COX_EEXIST;
             continue;
         }
         claim.generation++;

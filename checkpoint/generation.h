@@ -1,7 +1,7 @@
 /*
- * The owner of a checkpoint directory: a run, and the generation of its client, that
- * is, how often it has been started. Each start claims the next generation by a file
- * that only one process can create,
+ * The owner of a checkpoint directory: a run, and the generation of its client, which
+ * counts the client's starts. Each start claims the next generation by a file that only
+ * one process can create,
  *
  *   <dir>/generation-<n>    {"run": "<16 hex digits>", "token": "<16 hex digits>"}
  *
@@ -14,9 +14,10 @@
 
 /*
  * Claims the directory. *session has the token, and gets the run and the generation. If
- * nobody has claimed the directory before, the run is that of its newest checkpoint, or
- * else the one in *session. COX_EFENCED: others claim it at the same time, again and
- * again; COX_EFORMAT: a generation file is malformed; COX_EIO.
+ * nobody has claimed the directory before, the run is that of its newest checkpoint; if
+ * there is none, *session keeps its run. COX_EFENCED: other clients claim the directory
+ * at the same time, again and again; COX_EFORMAT: a generation file is malformed;
+ * COX_EIO.
  */
 int coxi_generation_claim(const char *dir, struct coxi_session *session);
 

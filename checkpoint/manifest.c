@@ -2,8 +2,8 @@
  * See manifest.h. JSON by jansson; 64-bit ids that JSON readers might round are hex
  * text.
  *
- * Lack of memory shows as errno, here and in jansson: the work goes on without the
- * missing piece, and fails at the end (lacked_memory).
+ * If an allocation fails, here or in jansson, errno is ENOMEM. The work goes on without
+ * the missing piece, and fails at the end (lacked_memory).
  */
 #include "checkpoint/manifest.h"
 
@@ -39,7 +39,7 @@ static const char seal_after[] = "\"\n}\n";
 enum { SEAL_DIGITS = 8 };
 enum { SEAL_LEN = sizeof(seal_before) - 1 + SEAL_DIGITS + sizeof(seal_after) - 1 };
 
-/* The first `len` bytes of the text, followed by the checksum and the end. */
+/* Copies the first `len` bytes of the text, and appends the checksum and the end. */
 static char *add_seal(const char *text, size_t len)
 {
     char *sealed = malloc(len + SEAL_LEN + 1);
@@ -117,8 +117,9 @@ static bool get_float(const json_t *object, const char *key, float *ret)
 
 /*
  * Reads a member that older versions do not write: if it is missing, *ret keeps its
- * value, which is what those versions meant. Every new member is read like this; a
- * member that older readers must not ignore needs a new format number.
+ * value, which must be what a missing member meant in those versions. Every new member
+ * is read like this; a member that older readers must not ignore needs a new format
+ * number.
  */
 #define LATER(get, object, key, ret)                                                   \
     (json_object_get(object, key) == NULL || get(object, key, ret))
@@ -224,8 +225,8 @@ static bool read_shard(const json_t *in, struct coxi_manifest_shard *shard)
            read_applied(json_object_get(in, "applied"), &shard->applied);
 }
 
-/* Reads where a client resumes. Older manifests have neither member: everything that
- * they cover is done. */
+/* Reads where a client resumes. Older manifests have neither member, because all
+ * closures that they cover are done. */
 static bool read_progress(const json_t *root, struct coxi_manifest *m)
 {
     const json_t *progress = json_object_get(root, "progress");

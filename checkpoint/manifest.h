@@ -26,8 +26,8 @@ struct coxi_manifest_shard {
     struct coxi_applied_list applied;
 };
 
-/* Where a restarted client goes on: the highest closure that any ps had or that was
- * settled, and the cursor of the highest call up to there that has one. */
+/* Where a restarted client goes on: the highest closure that was settled or that any ps
+ * had, and the cursor of the highest call up to that closure that has a cursor. */
 struct coxi_manifest_progress {
     uint64_t closure;
     uint64_t cursor;
@@ -55,7 +55,7 @@ struct coxi_manifest {
     uint64_t base;          /* number of the checkpoint that it builds on; 0: on none */
     uint64_t next_closure;  /* ids given out up to the last shard's moment, plus 1 */
     uint64_t first_closure; /* of the run, from which steps are counted; 0: none yet */
-    uint64_t steps_before;  /* its step */
+    uint64_t steps_before;  /* the step of first_closure */
     struct coxi_manifest_progress progress;
     /* a file without an applied set; bytes 0: none, because nothing must be repeated */
     struct coxi_manifest_shard backlog;
@@ -63,8 +63,8 @@ struct coxi_manifest {
     bool final;
     struct coxi_manifest_shard *shards; /* by ps */
     uint32_t n_shards;
-    /* when written: by id, NULL if the creation failed; when read: only those that
-     * exist, by rising id */
+    /* When written: indexed by id, NULL if the creation failed. When read: only
+     * variables that exist, by rising id. */
     struct coxi_variable **variables;
     uint32_t n_variables;
 };
@@ -83,11 +83,9 @@ int coxi_manifest_write(const struct coxi_manifest *manifest, const char *path);
  */
 char *coxi_manifest_seal(const char *text);
 
-/*
- * Reads and checks the manifest of the checkpoint in directory `path`. COX_ENOENT:
- * there is none; COX_EIO; COX_ENOMEM; COX_ECHECKSUM: it is not as it was written;
- * COX_EFORMAT says what is wrong. The file is not trusted.
- */
+/* Reads and checks the manifest of the checkpoint in directory `path`. COX_ENOENT:
+ * there is none; COX_EIO; COX_ENOMEM; COX_ECHECKSUM: it was changed or damaged after it
+ * was written; COX_EFORMAT says what is wrong. The file is not trusted. */
 int coxi_manifest_read(const char *path, struct coxi_manifest **ret);
 void coxi_manifest_free(struct coxi_manifest *manifest); /* takes NULL */
 

@@ -1,5 +1,5 @@
-/* Writes manifests: see manifest.h. If memory is lacking, a piece is left out, and the
- * whole fails at the end: errno shows it, here and in jansson. */
+/* Writes manifests: see manifest.h. If an allocation fails, here or in jansson, a piece
+ * is left out, and writing fails at the end, because errno is ENOMEM. */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>

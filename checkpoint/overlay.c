@@ -36,7 +36,7 @@ static bool is_removed(const struct coxi_st_tensor *tensor)
     return ends_with(tensor->name, "/removed") && strcmp(tensor->dtype, "U64") == 0;
 }
 
-/* One part of a table in the file. */
+/* Finds the tensor of one part of a table in a file. */
 static const struct coxi_st_tensor *part_of(const struct coxi_st_file *file,
                                             const char *table, const char *part)
 {
@@ -55,9 +55,9 @@ static int bad(const char *name)
 
 /*
  * Goes through the keys of all files, the newest file first, and marks each row whose
- * key no newer file has or has removed. A set holds the keys of the newer files, at
- * most SET_KEYS at a time: the hashes of keys divide them into passes, and each pass
- * has its own set. The oldest file's keys are only looked up.
+ * key no newer file contains or lists as removed. A set holds the keys of the newer
+ * files, at most SET_KEYS at a time: the hashes of keys divide them into passes, and
+ * each pass has its own set. The oldest file's keys are only looked up.
  */
 struct picking {
     uint64_t n_passes;
@@ -72,7 +72,7 @@ struct picking {
 
 typedef void take_key(struct picking *picking, uint64_t key, uint64_t row);
 
-/* The place of the key in the set, or the place for it. */
+/* The place where the set has the key, or would have it. */
 static uint64_t *place_of(struct picking *picking, uint64_t key)
 {
     size_t i = coxi_hash_key(key) & (picking->capacity - 1);
@@ -178,7 +178,7 @@ static bool is_list(const struct coxi_st_tensor *tensor)
     return tensor == NULL || (tensor->rank == 1 && strcmp(tensor->dtype, "U64") == 0);
 }
 
-/* Counts the keys that the newer files have of a table, including removed ones. */
+/* Counts a table's keys, and its removed keys, in all files but the oldest. */
 static int count_newer(const struct coxi_st_file *file, const char *table,
                        uint64_t *ret_n)
 {
@@ -277,7 +277,7 @@ static int copy_rows(void *arg, const void *data, size_t len)
     return 0;
 }
 
-/* Puts the rows together in memory of their own. */
+/* Copies the marked rows of all files into memory, one after the other. */
 static int gather(struct coxi_st_file *file, struct coxi_st_tensor *tensor)
 {
     uint8_t *memory = own(file, tensor->bytes + 1, 1);
@@ -372,7 +372,7 @@ int coxi_overlay_open(struct coxi_st_file *const *files, size_t n,
     }
     file->under = calloc(n + 1, sizeof(struct coxi_st_file *));
     file->tensors = calloc(n_tensors + 1, sizeof(*file->tensors));
-    /* One for a tensor that is gathered, three for a table. */
+    /* One entry for each tensor that is gathered, three for each table. */
     file->memory = calloc(4 * n_tensors + 1, sizeof(*file->memory));
     file->merged = calloc(n_tensors + 1, sizeof(struct coxi_st_merged *));
     if (file->under == NULL || file->tensors == NULL || file->memory == NULL ||
@@ -386,7 +386,7 @@ int coxi_overlay_open(struct coxi_st_file *const *files, size_t n,
     take_newest(file);
     int r = rows != COXI_OVERLAY_NEWEST ? merge_tables(file, rows) : 0;
     if (r != 0) {
-        file->n_under = 0; /* the caller keeps them */
+        file->n_under = 0; /* so that coxi_st_close leaves the files to the caller */
         coxi_st_close(file);
         return r;
     }

@@ -7,7 +7,7 @@
 #include "common/hash.h"
 #include "common/layout.h"
 
-/* The place of the key, or the place for it. */
+/* The place where the index has the key, or would have it. */
 static size_t place_of(const struct coxi_row_index *index, uint64_t key)
 {
     size_t i = coxi_hash_key(key) & (index->capacity - 1);

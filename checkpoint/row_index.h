@@ -15,7 +15,8 @@ struct coxi_row_index {
     uint64_t n_rows;
 };
 
-/* Of a table of the checkpoint, which outlives it. COX_ENOMEM. 32 to 64 bytes a row. */
+/* Makes the index of a table. The checkpoint must outlive the index. Takes 32 to 64
+ * bytes for each row. COX_ENOMEM. */
 int coxi_row_index_init(struct coxi_row_index *index,
                         const struct coxi_checkpoint *checkpoint,
                         const struct coxi_variable *table);

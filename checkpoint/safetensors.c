@@ -61,7 +61,7 @@ static bool parse_shape(const json_t *shape, struct coxi_st_tensor *ret)
             return false;
         }
     }
-    /* The size of an unknown type follows from the bytes. */
+    /* The element size of an unknown type follows from the tensor's bytes. */
     uint64_t size = elements > 0 ? ret->bytes / elements : 1;
     size_t known = dtype_size(ret->dtype);
     return elements * size == ret->bytes && size <= 8 &&
@@ -180,7 +180,8 @@ static int map_file(const char *root, const char *path, uint64_t bytes,
     return r;
 }
 
-/* The checksum of the whole file. Gives memory back as it goes on. */
+/* The checksum of the whole file. Gives the memory of bytes back as soon as it has read
+ * them. */
 static uint32_t sum_file(const struct coxi_st_file *file)
 {
     uint32_t crc = 0;

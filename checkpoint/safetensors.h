@@ -46,11 +46,11 @@ int coxi_st_create_beneath(const char *root, const char *path,
                            const struct coxi_st_metadata *metadata, size_t n_metadata,
                            struct coxi_st_writer **ret);
 
-/* Writes the next bytes of a tensor; bytes of others may be written in between. */
+/* Writes the next bytes of a tensor; tensors may be written in turns. */
 int coxi_st_put(struct coxi_st_writer *writer, size_t tensor, const void *data,
                 size_t len);
 
-/* Writes the next bytes, of all tensors one after the other. */
+/* Writes the next bytes of the file's data, in which the tensors follow each other. */
 int coxi_st_write(struct coxi_st_writer *writer, const void *data, size_t len);
 
 /*
@@ -101,22 +101,20 @@ int coxi_st_stream(const struct coxi_st_file *file, const struct coxi_st_tensor 
  */
 void coxi_st_drop(const struct coxi_st_file *file, const void *data, size_t len);
 
-/*
- * Computes the checksum of a file that was opened without one, while its data are being
- * read. Loaded data may be used only after the sum has proved right.
- */
+/* Computes the checksum of a file that was opened without one, while its data are being
+ * read. Use loaded data only after the checksum was found correct. */
 struct coxi_st_sum;
 int coxi_st_sum_new(const struct coxi_st_file *file,
                     struct coxi_st_sum **ret);  /* COX_ENOMEM; borrows the file */
 void coxi_st_sum_free(struct coxi_st_sum *sum); /* takes NULL */
 
 /* Adds a piece of a tensor's data to the sum. Afterwards the piece is in the
- * processor's caches, and the disk reads ahead behind it. Pass each byte once, in long
- * pieces. Any thread. */
+ * processor's caches, and the kernel is reading the bytes that follow it. Pass each
+ * byte once, in long pieces. Any thread. */
 void coxi_st_sum_piece(struct coxi_st_sum *sum, const void *data, size_t len);
 
-/* Reads the bytes that were in no piece; returns the crc32 of the file. When no thread
- * adds pieces any more. */
+/* Reads the bytes that were in no piece; returns the file's crc32. Call it when no
+ * thread adds pieces any more. */
 uint32_t coxi_st_sum_end(struct coxi_st_sum *sum);
 
 #endif

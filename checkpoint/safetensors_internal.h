@@ -6,10 +6,11 @@
 
 #include "checkpoint/safetensors.h"
 
-/* A table that is put together from the files under one. */
+/* Says which rows of which file make up a table of an overlay. */
 struct coxi_st_merged {
     uint64_t n_rows;
-    uint64_t **kept; /* for each file, a bit for each of its rows: set if it counts */
+    /* for each file, a bit for each row: set if the row belongs to the table */
+    uint64_t **kept;
 };
 
 struct coxi_st_file {

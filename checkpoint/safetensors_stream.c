@@ -83,7 +83,7 @@ static uint64_t rows_of_stretch(size_t row_bytes)
     return row_bytes < STRETCH ? STRETCH / row_bytes : 1;
 }
 
-/* Takes the kept ones of `n` rows from `first` on, in one of the files. */
+/* Streams those of one file's rows [first, first + n) that are marked in `kept`. */
 static int stream_stretch(struct rows *rows, const uint8_t *data, const uint64_t *kept,
                           uint64_t first, uint64_t n)
 {

@@ -56,7 +56,7 @@ void coxi_st_sum_free(struct coxi_st_sum *sum)
 }
 
 /* When a piece reaches a new stretch of AHEAD bytes, asks the kernel to read the next
- * one. This only makes the work faster. */
+ * stretch. Only speed depends on it. */
 static void read_ahead(const struct coxi_st_file *file, size_t at, size_t len)
 {
     size_t next = coxi_align(at, AHEAD) + AHEAD;
@@ -95,7 +95,8 @@ void coxi_st_sum_piece(struct coxi_st_sum *sum, const void *data, size_t len)
     size_t at = (size_t)((const uint8_t *)data - sum->file->map);
     struct piece piece = {at, len, sum_bytes(sum->file, at, len)};
     coxi_lock(&sum->lock);
-    /* A piece that is not kept is summed at the end. */
+    /* Without memory the piece is not noted; coxi_st_sum_end then reads its bytes
+     * again. */
     if (sum->n < sum->capacity || grow(sum)) {
         sum->pieces[sum->n++] = piece;
     }

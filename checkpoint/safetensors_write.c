@@ -1,8 +1,8 @@
 /*
  * See safetensors.h: writes files. Each tensor is a stream with its own place in the
- * file, checksum and buffer, so tensors can be written side by side. A full buffer goes
- * to the file at once and, as far as the kernel agrees, to the disk. The file's
- * checksum is computed from those of the header and the streams.
+ * file, checksum and buffer, so tensors can be written side by side. A full buffer is
+ * written to the file at once, and the kernel is asked to start writing it to the disk.
+ * The file's checksum is computed from those of the header and the streams.
  *
  * Cost: one copy, with the crc32 on the way; 1 MiB for each tensor that is begun and
  * not complete. Threads: a writer is single-threaded.
@@ -29,7 +29,7 @@ enum { WRITE_BUFFER = 1 << 20 };
 struct stream {
     uint64_t at;    /* offset in the file of the buffer's first byte */
     uint64_t bytes; /* of the whole tensor */
-    uint64_t left;  /* that have not come yet */
+    uint64_t left;  /* bytes of the tensor that have not come yet */
     uint32_t crc;   /* of the bytes in the file */
     uint8_t *buffer;
     size_t used;
