@@ -1,4 +1,4 @@
-/* coxswain checkpoint shows the true content. */
+/* coxswain checkpoint show prints what the checkpoint holds. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -147,7 +147,7 @@ TEST(show_prints_a_table_and_says_that_the_checksums_are_right)
     free(output);
 }
 
-/* A checkpoint in which w has another rate than it was created with. */
+/* Writes a checkpoint in which w has another rate than it was created with. */
 static void write_rated(const char *dir)
 {
     struct crew crew;

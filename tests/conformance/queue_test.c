@@ -389,12 +389,12 @@ struct hand {
     pthread_t thread;
     struct scene *scene;
     struct cox_function *count;
-    struct crew_hold *hold; /* runs on a worker of its own; NULL: nothing to put back */
+    struct crew_hold *hold; /* a step on the worker that work() kills; NULL: none */
     int worker;
     int code;
 };
 
-/* An assertion that does not hold here ends the program, not only the test. */
+/* On a thread of its own, a failed assertion ends the program, not only the test. */
 static void *work(void *arg)
 {
     struct hand *hand = arg;

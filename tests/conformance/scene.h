@@ -50,7 +50,7 @@ void scene_wait_ready(struct scene *scene, uint64_t n);
 /* Schedules a step without arguments; on worker `only` - 1, unless `only` is 0. */
 struct cox_future *scene_schedule(struct scene *scene, const char *step, uint32_t only);
 
-/* Schedules the step `fail`, whose message has the number; `only` as above. */
+/* Schedules the step `fail`, whose error names the number; `only` as above. */
 struct cox_future *scene_schedule_failure(struct scene *scene, int64_t number,
                                           uint32_t only);
 
@@ -66,14 +66,14 @@ void scene_count(struct scene *scene, int n);
 /* Asserts that every ps has counted n times. */
 void scene_assert_count(struct scene *scene, int64_t n);
 
-/* Asserts that n more steps count exactly once each, and that done and join agree that
- * all is settled; `before`: the count so far. */
+/* Asserts that n more steps count exactly once each, and that then everything is
+ * settled; `before`: the count so far. */
 void scene_assert_usable(struct scene *scene, int64_t before, int n);
 
 /* Asserts that worker `index` runs a closure that only it may run. */
 void scene_assert_works(struct scene *scene, int index);
 
-/* Asserts that done and join say whether everything is settled. */
+/* Asserts that cox_done and cox_join report all as settled (`settled`), or not. */
 void scene_assert_settled(struct scene *scene, bool settled);
 
 struct cox_stats scene_stats(struct scene *scene);

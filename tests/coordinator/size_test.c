@@ -1,6 +1,6 @@
 /* If no version of a struct has the `size` that a caller passes, the struct was not
- * initialized. Every function that takes or fills it refuses it, whatever its other
- * fields are. */
+ * initialized. Every function that takes or fills such a struct refuses it,
+ * whatever its other fields are. */
 #include "coxswain/coxswain.h"
 #include "tests/coordinator/crew.h"
 #include "tests/test.h"

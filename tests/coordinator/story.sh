@@ -1,9 +1,10 @@
 #!/bin/sh
-# What the library tells while a worker, a ps, the disk and the client's network fail in turn.
+# Prints what the library tells while a worker, a ps, the disk and the network fail in turn.
 #   story.sh BUILD        (a build with tests, as build/Asan; takes 50 s)
 #
-# Needs no root: a namespace of its own has a disk of 4 MiB, and a network in which the client is
-# a host, the daemons another. The client's standard error is this one's; docs/failures.md has it.
+# Needs no root: it runs in namespaces of its own, with a disk of 4 MiB, and with a network in
+# which the client is one host and the daemons are another. The client writes to the standard
+# error of this script; docs/failures.md shows that output.
 set -eu
 if [ -z "${STORY_INSIDE-}" ]; then
     exec env STORY_INSIDE=1 unshare --map-root-user --mount --net --pid --fork --mount-proc "$0" "$@"

@@ -28,7 +28,7 @@ static struct cox_evaluator *open_evaluator(const char *dir)
     return open_with(dir, &brief);
 }
 
-/* A run that trains table t (dim 2) and dense w a little and ends with a checkpoint. */
+/* Trains table t (dim 2) and dense w a little, and ends with a checkpoint. */
 static void train(const char *dir, int n_ps, float rows[4][2], float w[5])
 {
     static const uint64_t keys[4] = {0, 5, 1u << 30, UINT64_MAX};

@@ -20,7 +20,7 @@ def told_by_header(text):
     enum = text[text.index("enum cox_event_code {"):]
     enum = enum[:enum.index("};")]
     told = {}
-    comments = []  # of the code that is still to come
+    comments = []  # a comment whose code comes after it
     for comment, code in re.findall(r"/\*(.*?)\*/|(COX_EVENT_[A-Z_]+)[ =1]*,", enum, re.S):
         if code:
             told[code] = comments.pop() if comments else None

@@ -9,7 +9,7 @@
 
 enum { BYTES_MAX = 1 << 20, N_TOUCHED = 3 };
 
-/* A log for calls like a coordinator's. */
+/* Makes a log for calls, like a coordinator's. */
 static void log_new(uint32_t n_ps, uint64_t bytes_max, struct coxi_replay_log **ret)
 {
     const struct coxi_replay_refs refs = {
@@ -22,7 +22,7 @@ static void log_new(uint32_t n_ps, uint64_t bytes_max, struct coxi_replay_log **
     assert_code(0, coxi_replay_log_new(n_ps, bytes_max, &refs, ret));
 }
 
-/* A call without a coordinator, for the log to keep. */
+/* Makes a call without a coordinator, which the log can keep. */
 static struct coxi_closure *call_new(uint64_t id)
 {
     struct coxi_closure *call = NULL;

@@ -1,4 +1,4 @@
-/* The beginning of tests in which clients resume from a checkpoint. */
+/* Helpers of tests in which clients resume from a checkpoint. */
 #ifndef COXI_TESTS_COORDINATOR_CHECKPOINTS_RESUMING_H
 #define COXI_TESTS_COORDINATOR_CHECKPOINTS_RESUMING_H
 
@@ -6,7 +6,7 @@
 
 #include "tests/coordinator/crew.h"
 
-/* The number of ps of these clients: counters c0 and c1 are on one each. */
+/* The number of ps of these clients: counter c0 is on ps 0, c1 on ps 1. */
 enum { RESUMING_PS = 2 };
 
 /* The options of a client whose checkpoints are in `dir`. */

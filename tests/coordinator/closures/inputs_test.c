@@ -151,7 +151,7 @@ TEST(input_that_is_cancelled_cancels_what_waits_for_it)
     struct cox_future *other = schedule_x(&crew, 1, 0);
     struct cox_future *alone = schedule_behind(&crew, "z", other, "x");
     assert_code(0, cox_future_cancel(queued));
-    assert_code(0, cox_future_cancel(alone)); /* while it waits */
+    assert_code(0, cox_future_cancel(alone)); /* while it waits for `other` */
     assert_code(COX_ECANCELLED, cox_future_wait(last, -1));
     assert_code(COX_ECANCELLED, cox_future_wait(next, -1));
     assert_code(COX_ECANCELLED, cox_future_wait(alone, -1));

@@ -189,7 +189,7 @@ TEST(what_finds_no_room_on_the_worker_comes_to_the_client)
         cox_future_free(blobs[i]);
     }
     assert_int_equal(5, keep_count(&keep));
-    /* The client has told the worker to drop them, so there is room again. */
+    /* The client has told the worker to drop the blobs, so there is room again. */
     struct cox_future *next = start_blob(&keep, N, 9);
     assert_code(0, cox_future_wait(next, -1));
     assert_code(COX_ENOTREADY, cox_future_result(next, "blob", &value));

@@ -89,8 +89,8 @@ TEST(closure_that_cannot_run_again_for_what_it_returned_says_that_all_is_applied
     yard_close(&yard);
 }
 
-/* Ends a closure that is applied, but whose results are lost: it fails with
- * COX_EREPLAY. */
+/* Ends a closure that is applied, but whose results are lost; asserts that the closure
+ * fails with COX_EREPLAY. */
 static void fail_for_results(struct yard *yard)
 {
     struct actor actor;

@@ -20,7 +20,7 @@ enum {
 
 struct gated {
     struct crew crew;  /* with module hold */
-    struct crew other; /* the same crew, with the other module */
+    struct crew other; /* the same crew, with `module` of gated_open */
     struct cox_variable *c0;
     struct cox_variable *c1; /* on ps 1, if there is one */
     struct crew_hold gate;

@@ -233,7 +233,7 @@ TEST(a_table_is_created_on_every_ps_though_one_that_had_it_is_lost_meanwhile)
     crew_close(&s.crew);
 }
 
-/* Both ps at once. */
+/* Kills both ps at once. */
 static void kill_both(struct counted *s)
 {
     const pid_t both[N_PS] = {crew_ps_process(&s->crew, 0),
@@ -242,7 +242,7 @@ static void kill_both(struct counted *s)
     crew_kill(both[1]);
 }
 
-/* With a checkpoint that builds on another one, so each ps loads two files. */
+/* The checkpoint builds on another one, so each ps loads two files. */
 TEST(ps_that_are_lost_together_come_back_together_with_all_that_they_had)
 {
     struct counted s;
@@ -537,7 +537,8 @@ TEST(join_waits_until_a_lost_ps_has_all_of_its_own_again)
     yard_close(&yard);
 }
 
-/* Its worker is lost as well, so only the ps could say whether it is applied. */
+/* The closure's worker is lost as well, so only the ps could say whether the closure is
+ * applied. */
 TEST(a_closure_whose_end_waited_for_a_ps_that_stays_away_is_settled)
 {
     struct yard yard;

@@ -12,7 +12,7 @@ enum { PS = 17, ROWS = 40, WIDTH = 3 };
 
 struct reference {
     struct cox_variable *v;
-    int64_t rows[ROWS][WIDTH]; /* the values of an equal variable with one shard */
+    int64_t rows[ROWS][WIDTH]; /* the rows that v must hold */
 };
 
 static void make(struct crew *crew, uint32_t shards, struct reference *ret)

@@ -126,7 +126,7 @@ TEST(a_ps_lost_amidst_a_load_gets_all_of_it_while_a_checkpoint_waits)
     crew_close(&from.crew);
 }
 
-/* Loads a variable from checkpoint `path` into ps of those incarnations. */
+/* Loads a variable from checkpoint `path`, if the ps have these incarnations. */
 static int load_from(struct cox_coordinator *c, struct cox_variable *variable,
                      const char *path, const uint64_t *incarnations)
 {

@@ -145,7 +145,8 @@ TEST(rates_are_set_anew_in_their_order_for_ps_that_are_lost)
     crew_close(&run.crew);
 }
 
-/* An evaluator, which puts the chain together, reads the newest checkpoint. */
+/* Asserts that an evaluator, which puts the chain together, can read the newest
+ * checkpoint. */
 static void assert_is_read(void)
 {
     struct cox_evaluator *evaluator;

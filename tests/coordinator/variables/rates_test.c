@@ -91,7 +91,7 @@ static void schedule_step(struct crew *crew, int64_t i, int64_t n)
     assert_code(0, cox_schedule(crew->c, crew_function(crew, "train"), &call, NULL));
 }
 
-/* With one worker and one slot, so that each ps gets the steps in order. */
+/* Trains with one worker and one slot, so that each ps gets the steps in order. */
 static void train(int n_ps, struct trained *t)
 {
     struct crew crew;

@@ -65,7 +65,7 @@ TEST(worker_that_has_left_may_return_under_its_name)
     struct caller *anna = NULL;
     assert_code(0, cox_schedule(yard.crew.c, crew_function(&yard.crew, "nothing"), NULL,
                                 &future));
-    /* More often than a closure may lose workers. */
+    /* More times than a closure may lose its worker. */
     for (uint32_t i = 1; i <= 20; i++) {
         anna = fake_worker(&yard, "anna", i, 0);
         fake_worker_accept(anna, 0);

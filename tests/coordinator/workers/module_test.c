@@ -164,7 +164,7 @@ TEST(worker_that_cannot_load_a_module_again_stays_away_until_it_can)
     crew_schedule(&crew, crew_function(&crew, "count"), 200, 1);
     assert_code(0, cox_join(crew.c, -1));
 
-    /* Mended: the worker comes back, so the other one may be killed. */
+    /* The directory is back: the worker returns, so the other one may be killed. */
     assert_int_equal(0, unlink(modules));
     assert_int_equal(0, rename(aside, modules));
     coxi_test_until(are_both_ready, &crew, "the worker's return");

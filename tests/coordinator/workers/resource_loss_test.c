@@ -425,7 +425,7 @@ TEST(resource_of_a_client_that_goes_on_is_there_when_its_backlog_is_replayed)
     assert_int_equal(2, crew_read(&crew, c0));
 
     crew_kill(crew_ps_process(&crew, 0));
-    int held = gate_pass(gate); /* the replay */
+    int held = gate_pass(gate); /* in the replay */
     pid_t process = crew_step_process(&crew, 0);
     crew_kill(process);
     crew_wait_gone(process);
@@ -455,7 +455,7 @@ TEST(what_a_client_that_goes_on_writes_first_comes_before_its_backlog_in_a_repla
     crew_kill(crew_ps_process(&crew, 0));
     crew_kill(process);
     crew_wait_gone(process);
-    gate_release(gate_pass(gate)); /* the replay */
+    gate_release(gate_pass(gate)); /* in the replay */
     assert_code(0, cox_join(crew.c, -1));
     assert_int_equal(43, crew_read(&crew, c0));
     assert_int_equal(43, keeper_peek(&crew, "r", 0));

@@ -128,7 +128,7 @@ static void check_file(const struct cox_options *options)
     assert_int_equal(1234, keeper_peek(&crew, "n", 0));
     assert_int_equal(1234, keeper_peek(&crew, "n", 1));
 
-    /* When it is made again, it has the file's new content. */
+    /* When the resource is made again, it has the file's new content. */
     coxi_test_write(path, "77\n", 3);
     pid_t victim = crew_step_process(&crew, 1);
     crew_kill(victim);
