@@ -30,10 +30,10 @@ struct coxi_said {
     struct coxi_psc_request request; /* first */
     struct cox_coordinator *c;
     bool is_asked;
-    uint64_t asked_ms; /* when it was asked */
-    uint64_t number;   /* the last call that has asked it */
+    uint64_t asked_ms; /* when the ps was asked */
+    uint64_t number;   /* the last call that has asked the ps */
     uint64_t ended;    /* the last call whose question was answered or has failed */
-    uint64_t answered; /* the last call that it has answered */
+    uint64_t answered; /* the last call that the ps has answered */
     uint64_t said_ms;  /* when it answered */
     struct coxi_counters counters;
     uint64_t infinite; /* see struct coxi_counts */

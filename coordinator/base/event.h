@@ -12,7 +12,7 @@
 
 struct cox_coordinator;
 
-/* The subjects of an event; 0: none of that kind. */
+/* The subjects of an event; 0: it has none of that kind. */
 struct coxi_event_of {
     struct coxi_maybe ps;
     struct coxi_maybe worker;

@@ -26,7 +26,7 @@ struct coxi_recovery;
 struct coxi_ps_state {
     bool lost;
     bool owed;
-    /* while `owed`: the highest watermark that it may be told */
+    /* while `owed`: the highest watermark that the ps may be told */
     uint64_t watermark;
     uint64_t epoch; /* loop: the set's epoch when this ps last came back */
 };

@@ -18,7 +18,7 @@ enum { COXI_SAVING_TEXT_MAX = 512 };
 struct coxi_saving {
     char *dir;                    /* the checkpoint directory; NULL: none */
     struct coxi_trigger *trigger; /* from open to close */
-    struct cox_progress started;  /* where the client has continued */
+    struct cox_progress started;  /* where this client has continued the run */
     struct coxi_resumed *resumed; /* work that an older client has left; NULL: none */
 
     /*

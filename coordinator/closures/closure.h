@@ -286,7 +286,7 @@ struct coxi_closures {
     /* for closures that wait or run while none is settled */
     struct coxi_patience patience;
     uint64_t settled_seen; /* how many were settled at the last look */
-    /* since when closures wait and no worker is ready; 0: not so */
+    /* since when closures have waited without a ready worker; 0: they do not */
     uint64_t idle_since_ms;
     bool ps_away; /* a ps was away at the last tick */
 

@@ -25,7 +25,7 @@
 enum { COXI_LINEAGE_MAX = 100 };
 
 struct coxi_kept {
-    atomic_uint wanted; /* by the user, callbacks, calls that are not settled */
+    atomic_uint wanted; /* number of users: the user, callbacks, unsettled calls */
     /* Written by the loop, with c->lock, like the future's result. */
     bool here;
     /* Owned by the loop: */

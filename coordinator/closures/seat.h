@@ -27,7 +27,7 @@ struct coxi_seat {
     bool was_told;
 
     /* ---- queued */
-    struct coxi_queue queue; /* QUEUED, and only this worker may run it */
+    struct coxi_queue queue; /* QUEUED closures that only this worker may run */
     bool is_owner;           /* in c->closures->owners */
     struct coxi_seat *next_owner;
     uint64_t wanted_since_ms; /* since when it has a queue and is not ready; or 0 */

@@ -27,7 +27,7 @@ enum {
 };
 
 struct coxi_recovery_server {
-    bool returns; /* a thread brings it back, with this client */
+    bool returns; /* a thread is bringing the ps back */
     /* the ps's new client, or NULL; the tick gives it up */
     struct coxi_psc *returning;
     uint64_t end_ms;                   /* when it must be back (coxi_now_ms) */
@@ -51,7 +51,7 @@ struct coxi_recovery {
     bool runs; /* the thread must be joined */
 
     /* ---- guarded by set->lock */
-    /* clients of ps that are gone, because others may still use them */
+    /* old clients of ps, kept because other threads may still use them */
     struct coxi_psc **past;
     size_t n_past;
     struct coxi_recovery_server *servers;

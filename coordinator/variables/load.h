@@ -23,7 +23,7 @@ struct coxi_load_item {
 };
 
 struct coxi_loading {
-    /* of the call, of the log, and of a replay, which may outlive the log's */
+    /* one each for the call, the log, and a replay, which may outlive the log's */
     atomic_int refs;
     char *path; /* ".../ckpt-3", absolute */
     int lock;   /* a descriptor; nobody deletes the checkpoint while it is open */
