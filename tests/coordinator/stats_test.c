@@ -73,7 +73,7 @@ TEST(stats_tell_what_a_ps_said_last_while_it_stands_still)
 /* ---- answers that come while another ps is asked */
 
 static atomic_bool
-    keeps_order; /* ps 0's answer waits until ps 1 was asked, and then for ps 1's */
+    keeps_order; /* both ps answer once ps 1 was asked, before its submit returns */
 static atomic_int n_asked;
 static atomic_int n_answered;
 static void (*real_done)(struct coxi_psc_request *request, int code,

@@ -439,7 +439,7 @@ TEST(client_that_goes_on_makes_again_what_the_one_before_had_kept)
     assert_code(0, cox_checkpoint_save(keep.crew.c, NULL, NULL));
     keep_close(&keep);
 
-    keep_open(&keep, 2, &options); /* none of its daemons is left */
+    keep_open(&keep, 2, &options); /* with daemons of its own */
     assert_code(0, cox_progress(keep.crew.c, &progress));
     assert_int_equal(0, progress.rerun);
     assert_int_equal(3 + 2, keep_count(&keep));
