@@ -545,7 +545,7 @@ static int prepare(struct chaos_client *client)
     }
     r = r != 0 ? r : create_counters(client);
     r = r != 0 ? r : load_steps(client);
-    /* started early because reading waits for the closures that run again */
+    /* start the storm now, because reading waits for the closures that run again */
     r = r != 0 ? r : start_saving(client);
     if (r == 0) {
         chaos_client_doing(client, "looking at what was assigned before");

@@ -117,8 +117,8 @@ void chaos_save_end(struct chaos_journal *journal, const struct chaos_saved *beg
 void chaos_save_bounds(const struct chaos_journal *journal, uint64_t number, int writer,
                        uint64_t *ret_least, uint64_t *ret_most);
 
-/* A client continues from checkpoint `number` (0: none): only the operations that it
- * must have count as returned, for the next checkpoint. */
+/* A client continues from checkpoint `number` (0: none): for the next checkpoint, only
+ * the operations that `number` must have count as returned. */
 void chaos_saves_restore(struct chaos_journal *journal, uint64_t number);
 
 #endif

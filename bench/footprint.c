@@ -99,8 +99,8 @@ static void measure_queue(struct bench *bench)
     for (int i = 0; i < QUEUED; i++) {
         bench_check(cox_schedule(crew.c, nothing, NULL, NULL), "schedule");
     }
-    /* When a closure behind them was cancelled, the loop has all of them in its
-     * queue. */
+    /* When a closure that was scheduled after them is cancelled, the loop has all of
+     * them in its queue. */
     bench_check(cox_schedule(crew.c, nothing, NULL, &last), "schedule");
     bench_check(cox_future_cancel(last), "cancel");
     (void)cox_future_wait(last, -1);

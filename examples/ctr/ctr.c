@@ -196,8 +196,8 @@ static int load_steps(struct client *client)
     return r == 0 ? cox_function_get(module, "train", &client->train) : r;
 }
 
-/* Finds where to go on, if this program continues an earlier run: the cursor of each
- * call is the number of the next range. */
+/* If this program continues an earlier run, finds the range to go on with: each call's
+ * cursor is the number of the range after it. */
 static int find_place(struct client *client)
 {
     struct cox_progress progress = COX_PROGRESS_INIT;
@@ -370,7 +370,7 @@ static int train_epoch(struct client *client, int epoch)
     int code = 0;
     for (size_t i = 0; code == 0 && i < client->n_ranges; i++, client->next++) {
         if (client->next < client->resumed) {
-            continue; /* it counts already */
+            continue; /* an earlier client has trained on this range */
         }
         code = drain(client, WINDOW - 1, epoch);
         if (code == 0) {

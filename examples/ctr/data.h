@@ -48,11 +48,9 @@ struct range {
 int ranges_of(const char *path, int64_t lines, struct range **ret, size_t *ret_n,
               struct data_error *error);
 
-/*
- * Writes a click log of n_rows rows in libsvm form. Who clicks follows a planted model
- * (weights drawn by `seed`), ids follow a power law as real ones do. `part` varies the
- * rows and not the model: 0 to train on, 1 to test on. 0 or -1.
- */
+/* Writes a click log of n_rows rows in libsvm form. The labels follow a planted model
+ * (weights drawn by `seed`); the ids follow a power law, as in real logs. `part` varies
+ * the rows and not the model: 0 to train on, 1 to test on. 0 or -1. */
 int clicks_generate(const char *path, size_t n_rows, uint64_t seed, int part,
                     struct data_error *error);
 

@@ -178,7 +178,7 @@ TEST(a_process_whose_parent_has_ended_ends_at_once)
     assert_int_equal(COXI_EXIT_AGAIN, WEXITSTATUS(status));
 }
 
-/* A daemon that its starter outlives by nothing: it tells its id and stays. */
+/* A daemon that must die with its starter: it writes its process id and waits. */
 static void be_daemon(int tell)
 {
     struct coxi_daemon_options options = listening_at("tcp://127.0.0.1:0");
@@ -225,7 +225,7 @@ TEST(a_daemon_is_killed_when_its_parent_ends)
     (void)close(end[0]);
     assert_int_equal(sizeof(daemon), read(tell[0], &daemon, sizeof(daemon)));
     struct pollfd gone = {.fd = tell[0], .events = POLLIN};
-    assert_int_equal(0, poll(&gone, 1, 0)); /* it lives */
+    assert_int_equal(0, poll(&gone, 1, 0)); /* the daemon is still alive */
     (void)close(end[1]);
     assert_int_equal(starter, waitpid(starter, &status, 0));
     bool died = poll(&gone, 1, 8000) == 1;

@@ -108,7 +108,7 @@ TEST(a_peer_with_another_key_is_denied_and_the_others_are_not)
     door_close(&door);
 }
 
-/* It dials a listener that wants a proof, as if there were none. */
+/* A peer without a key dials a listener that wants a proof. */
 TEST(a_peer_without_a_key_is_cut_off)
 {
     struct door door;
@@ -123,7 +123,8 @@ TEST(a_peer_without_a_key_is_cut_off)
     door_close(&door);
 }
 
-/* It is answered nothing and holds nothing: the connection ends after two seconds. */
+/* A peer that sends nothing gets no answer, and its connection ends after two
+ * seconds. */
 TEST(a_peer_that_says_nothing_is_cut_off)
 {
     struct door door;
@@ -156,7 +157,8 @@ TEST(a_slow_handshake_is_cut_off_in_time)
     door_close(&door);
 }
 
-/* More idle peers than may prove themselves at a time: those that came first go. */
+/* If more idle peers come than may prove themselves at a time, the oldest are cut
+ * off. */
 TEST(idle_connections_do_not_shut_others_out)
 {
     enum { N = 300 };
@@ -188,7 +190,7 @@ TEST(a_listener_without_the_key_is_denied)
     door_open_guarded(&door, "tcp://127.0.0.1:0", &stranger);
     assert_code(COX_EDENIED, dial(&door, &client, &link));
     door_close(&door);
-    door_open(&door, true); /* one that proves nothing: it speaks frames */
+    door_open(&door, true); /* a listener without a key, which sends frames */
     assert_code(COX_EDENIED, dial(&door, &client, &link));
     door_close(&door);
 }

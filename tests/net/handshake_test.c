@@ -56,7 +56,7 @@ static struct said out_of(const struct coxi_handshake *handshake)
     return said;
 }
 
-/* Hands over a message as long as the handshake wants it. */
+/* Passes a message on, whose length must be what the handshake asks for. */
 static int take(struct coxi_handshake *handshake, const struct said *said)
 {
     assert_int_equal(said->len, coxi_handshake_need(handshake));
@@ -141,7 +141,7 @@ TEST(a_dialler_with_another_key_is_denied)
     two_close(&two);
 }
 
-/* It answers whatever it is sent. */
+/* The acceptor has another key, and answers a dialler that has it, too. */
 TEST(an_acceptor_with_another_key_is_denied)
 {
     struct two true_two;

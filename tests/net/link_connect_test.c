@@ -271,7 +271,8 @@ TEST(listener_refuses_an_address_that_is_malformed_or_not_ours)
     }
 }
 
-/* The path of an ipc address, which the test makes something of; ret_url: the address. */
+/* Returns the path of an ipc address, at which the test then puts something; *ret_url
+ * is the address. */
 static char *ipc_path(char ret_url[300])
 {
     char *path = coxi_test_path("socket");

@@ -85,7 +85,8 @@ TEST(link_hands_out_what_its_peer_wrote_before_it_closed)
     door_close(&quiet.door);
 }
 
-/* ---- room that comes between a sender's look for it and its end */
+/* ---- room that comes after a sender has looked for it, and before the sender has
+ * ended */
 
 /* If not NULL: once a sender has asked for room and found none, the peer reads
  * everything, and the near end's receiving thread sends the waiting data. */
@@ -188,7 +189,7 @@ TEST(link_keeps_a_local_peer_that_only_beats)
     coxi_links_free(links);
 }
 
-/* ---- a peer that goes while it is to be sent to, on the thread that receives */
+/* ---- a peer that dies while the receiving thread sends to it */
 
 static int make_bytes(void *arg, void *to, size_t room, size_t *ret_len)
 {

@@ -151,7 +151,7 @@ TEST(link_makes_payloads_on_the_thread_that_receives)
     }
 }
 
-/* ---- others, meanwhile */
+/* ---- frames of other threads meanwhile */
 
 static void send_other(struct maker *maker)
 {
@@ -197,7 +197,7 @@ TEST(link_that_is_told_to_finish_makes_the_rest_of_a_payload_first)
     for_each_link(check_finish);
 }
 
-/* ---- that cannot be made, or not sent */
+/* ---- payloads that cannot be made or sent */
 
 static void check_failure(struct pair *pair)
 {

@@ -292,7 +292,7 @@ TEST(link_releases_what_was_lent_once_when_it_is_sent)
     for_each_link(check_release);
 }
 
-/* A link that is closed while what was sent on it is released. */
+/* A link that is closed while memory that was lent to it is being released. */
 struct slow_release {
     struct end *end;
     atomic_bool has_ended; /* the release */
@@ -346,7 +346,7 @@ static int fill_line(struct coxi_link *link, struct lent *lent, struct iovec *se
     return n;
 }
 
-/* A link to a peer that reads nothing, with more lent to it than the line takes. */
+/* A link to a peer that reads nothing, to which more was lent than the kernel takes. */
 struct full {
     struct door door;
     int fd; /* the peer's end */

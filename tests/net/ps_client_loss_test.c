@@ -397,7 +397,7 @@ static void send_pulled(struct end *end, uint64_t request, const void *bytes,
     assert_code(0, coxi_message_send(end->link, &message, &payload, false));
 }
 
-/* Otherwise `done` would come while the other connection still fills `into`. */
+/* Otherwise `done` would be called while the other connection still fills `into`. */
 TEST(ps_client_takes_no_answer_from_the_other_connection)
 {
     enum { LEN = 100000 };

@@ -15,8 +15,8 @@ static int begin_touching(struct coxi_applied *applied, uint64_t closure, size_t
     return coxi_applied_begin(applied, &commit);
 }
 
-/* Closures touch now these ps, now those; some fail, and the watermark follows. What is
- * above it always reads as it was applied. */
+/* Closures touch changing sets of ps; some fail, and the watermark follows. Above it
+ * the set always lists exactly the segments that were applied. */
 TEST(applied_tells_which_ps_were_touched_however_they_alternate)
 {
     enum { CLOSURES = 5000, WINDOW = 40 };

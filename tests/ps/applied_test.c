@@ -205,8 +205,8 @@ static bool waits_or_is_answered(void *arg)
     return n == 1 && state == 'S';
 }
 
-/* Asks about a commit while another thread has it open; returns the answer when that
- * one has ended with `failed`. */
+/* Asks about a commit while another thread has it open. Returns the answer after that
+ * thread's commit has ended with `failed`. */
 static int ask_meanwhile(int failed)
 {
     struct asker asker = {.applied = new_set()};
@@ -414,7 +414,8 @@ TEST(void_refuses_attempts_up_to_its_own_and_no_later_ones)
     assert_int_equal(0, void_closure(applied, 9, 2, &told));
     assert_code(COX_ECANCELLED, commit_of(applied, 9, 1, 0, true, touched, 1));
     assert_code(COX_ECANCELLED, commit_of(applied, 9, 2, 0, true, touched, 1));
-    assert_int_equal(0, void_closure(applied, 9, 1, &told)); /* takes nothing back */
+    /* does not lower the fence */
+    assert_int_equal(0, void_closure(applied, 9, 1, &told));
     assert_code(COX_ECANCELLED, commit_of(applied, 9, 2, 0, true, touched, 1));
     assert_code(0, commit_of(applied, 9, 3, 0, true, touched, 1));
     assert_code(0, commit_of(applied, 8, 1, 0, true, touched, 1));

@@ -114,7 +114,7 @@ static void push_dense(struct subject *s, struct stock_commit *commit, uint32_t 
 }
 
 /* Loads a piece of another checkpoint into the variable. `keys`: it is a table; `life`:
- * a table whose rows are evicted. */
+ * the table's rows have a life. */
 static void load(struct subject *s, uint32_t variable, bool keys, bool life)
 {
     enum { ARRAYS = 6 };

@@ -44,8 +44,8 @@ static void owner_claims(struct caller *owner)
     assert_int_equal(0, caller_expect(owner, COXI_STATUS)->status.code);
 }
 
-/* Opens the harbour. Run 1 claims its ps; returns run 1's caller once run 2, which asks after
- * that, is told to ask again. */
+/* Opens the harbour. Run 1 claims its ps; returns run 1's caller, after run 2 has
+ * claimed the ps, too, and was told to ask again. */
 static struct caller *owner_before(struct asker *asker)
 {
     const struct coxi_hello hello = {.role = COXI_ROLE_CLIENT, .session = run1};

@@ -136,7 +136,7 @@ TEST(rows_of_other_ps_cannot_be_listed_here)
     assert_code(COX_EINVAL, pull(&s, long_item, lists[0], 1, false));
     assert_error_names("missing");
     const struct coxi_pull_item range = {.begin = 1000, .count = 1};
-    assert_code(COX_EINVAL, pull(&s, range, lists[0], 1, false)); /* no list there */
+    assert_code(COX_EINVAL, pull(&s, range, lists[0], 1, false)); /* there is no list */
     subject_close(&s);
 }
 
@@ -288,7 +288,7 @@ TEST(rows_of_tables_are_narrow_both_ways)
         0, coxi_store_pull(s.store, &pull, keys, sizeof(keys), &answer, &versions));
     assert_int_equal(sizeof(narrow), answer.len);
     for (size_t i = 0; i < (size_t)N * DIM; i++) {
-        narrow[i] ^= 0x8000; /* of 0 less the gradient */
+        narrow[i] ^= 0x8000; /* flips the sign: the values are 0 - gradient */
     }
     assert_memory_equal(narrow, answer.data, sizeof(narrow));
     coxi_buffer_fini(&answer);

@@ -16,8 +16,8 @@ void harbour_open(struct harbour *harbour, const char *listen);
 void harbour_open_rooted(struct harbour *harbour, const char *listen, const char *root);
 void harbour_close(struct harbour *harbour);
 
-/* The file of shard ps-0-of-1 in checkpoint `name` ("ckpt-1.tmp") in the directory `in`,
- * whose directory this makes; valid until seven more were made. */
+/* The file of shard ps-0-of-1 in checkpoint `name` ("ckpt-1.tmp") in the directory
+ * `in`, whose directory this makes; valid until this was called seven more times. */
 char *harbour_shard(const char *in, const char *name);
 
 /* An ipc address in the test's directory. */

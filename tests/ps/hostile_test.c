@@ -1,4 +1,4 @@
-/* Peers that own the store, and files, with numbers that nobody honest has. */
+/* Peers that own the store, and files, that contain impossible numbers. */
 #include <string.h>
 
 #include "checkpoint/safetensors.h"
@@ -59,8 +59,8 @@ TEST(store_takes_no_table_with_more_shards_than_there_can_be_ps)
     stock_close(&s);
 }
 
-/* A tensor without elements has any number of rows, so 2^61 rows of 8 bytes have as many
- * bytes as the file: none. */
+/* The shape of an empty tensor may claim any number of rows: 2^61 rows of 8 bytes wrap
+ * to 0 bytes, which is what the file has. */
 TEST(restore_reads_no_rows_that_the_file_only_claims_to_have)
 {
     const struct coxi_st_metadata metadata[] = {{"run", "0000000000000001"},
@@ -155,8 +155,8 @@ TEST(store_takes_no_commit_that_names_more_ps_than_there_can_be)
     stock_close(&s);
 }
 
-/* Such ids would keep the applied set's lock for ever: each request is refused, and the
- * ps still answers. */
+/* With such ids the applied set would hold its lock for ever. Each request is refused,
+ * and the ps still answers. */
 TEST(ps_refuses_ids_near_the_end_of_all_numbers_and_goes_on)
 {
     const struct coxi_hello as_client = {.role = COXI_ROLE_CLIENT, .session = run1};
@@ -198,8 +198,8 @@ static size_t allocated(void)
                : 0;
 }
 
-/* Sends a long commit of this session. The payload is lent, so this side makes no memory
- * for it. */
+/* Sends a long commit of this session. The payload is lent, so this side allocates no
+ * memory for it. */
 static int commit_long(struct coxi_psc *psc, const struct coxi_session *session,
                        uint64_t incarnation)
 {

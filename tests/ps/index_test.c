@@ -128,7 +128,7 @@ static int count_one(void *arg, uint64_t key, uint32_t row)
     return 0;
 }
 
-/* How many entries the puts of all keys have passed, about. */
+/* About how many entries all puts together have looked at. */
 static uint64_t work(const struct coxi_index *index,
                      const struct coxi_index_bucket *bucket)
 {
@@ -141,9 +141,9 @@ static uint64_t work(const struct coxi_index *index,
     return sum;
 }
 
-/* Keys whose hashes differ only in a few bits would fall into few lines, and each put
- * would pass all before it. A seed is bad for one such choice in many, so these seeds are
- * the same at each run. */
+/* Without a seed, keys whose hashes differ only in a few bits would fall into few
+ * lines, and each put would pass all earlier keys. A seed is bad for one such choice in
+ * many, so these seeds are the same at each run. */
 TEST(index_spreads_keys_that_were_chosen_to_collide)
 {
     enum { N = 1 << 14, LEAST = 16 };
@@ -164,7 +164,7 @@ TEST(index_spreads_keys_that_were_chosen_to_collide)
     }
 }
 
-/* Two indexes have not the same. */
+/* Two indexes have different seeds. */
 TEST(index_has_a_seed_of_its_own)
 {
     struct coxi_index a;
@@ -212,7 +212,7 @@ static void change(struct crowd *crowd, uint64_t *rng, bool grows)
 static int see(void *arg, uint64_t key, uint32_t row)
 {
     struct crowd *crowd = arg;
-    uint64_t i = key * 0xf1de83e19937733du; /* what key_of multiplies by, inverted */
+    uint64_t i = key * 0xf1de83e19937733du; /* the inverse of key_of's factor */
     assert_true(i < KEYS && crowd->rows[i] == row);
     crowd->seen++;
     return 0;
@@ -269,7 +269,8 @@ TEST(index_stays_as_it_was_where_a_put_finds_no_room)
     coxi_index_fini(&index);
 }
 
-/* Its chains get longer until the overflow memory is full, too; then it grows again. */
+/* The bucket's chains get longer until the overflow memory is full, too; then the
+ * bucket grows again. */
 TEST(index_goes_on_where_it_cannot_grow)
 {
     enum { LINES = 13, MANY = 5000 };

@@ -12,7 +12,7 @@
 #include "tests/ps/rows.h"
 #include "tests/test.h"
 
-/* ---- against a plain map, which follows the table where it may choose */
+/* ---- against a plain map, which copies the table's choice where the table draws */
 
 enum { KEYS = 400 };
 
@@ -43,8 +43,8 @@ static void make(struct model *m, struct plain_row *row, uint64_t key)
     coxi_initializer_row(&lifecycle_uniform, key, row->w, m->variable.shape[0]);
 }
 
-/* True if a gradient makes a row. With admit_probability the table decides, so this
- * takes what it has done. */
+/* True if a gradient makes a row. With admit_probability the table draws, so this
+ * function looks up the table's decision. */
 static bool admitted(struct model *m, uint64_t key, bool is_there_now)
 {
     const struct coxi_lifecycle *l = &m->variable.lifecycle;

@@ -25,7 +25,7 @@ static inline void update_rows(struct coxi_dense *dense, uint64_t begin, uint64_
                       1 /* COX_F32, of gradients */, values);
 }
 
-/* The value of an element after a write that is no gradient. */
+/* The value of an element after an update with any `op` except a gradient. */
 static inline double written(enum coxi_op op, double old, double value)
 {
     switch (op) {

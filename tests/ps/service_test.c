@@ -161,7 +161,8 @@ TEST(ps_says_what_is_wrong_with_a_request_and_goes_on)
     }
     assert_code(0, harbour_commit(client, &run1, incarnation, 10, ones, 4));
     assert_code(0, harbour_pull(client, &run1, incarnation, found, 4));
-    assert_memory_equal(ones, found, sizeof(ones)); /* of all the others nothing */
+    /* the other requests had no effect */
+    assert_memory_equal(ones, found, sizeof(ones));
     coxi_psc_close(client);
     harbour_close(&h);
 }
@@ -406,7 +407,7 @@ TEST(ps_refuses_what_was_meant_for_another_incarnation)
     harbour_close(&h);
 }
 
-/* ---- who is not as he should be */
+/* ---- peers that break the protocol */
 
 static const struct coxi_hello as_client = {.role = COXI_ROLE_CLIENT,
                                             .session = {1, 1, 11}};

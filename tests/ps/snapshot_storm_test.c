@@ -35,8 +35,8 @@ struct storm {
     atomic_uint n_failed;
 };
 
-/* What a closure does: it adds 1 to RANGE rows from *ret_begin on, and to these
- * keys. */
+/* Draws the updates of a closure: it adds 1 to RANGE rows from *ret_begin on, and to
+ * the keys. */
 static void keys_of(uint64_t closure, uint64_t keys[PUSH], uint64_t *ret_begin)
 {
     uint64_t rng = closure;

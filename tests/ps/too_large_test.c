@@ -7,9 +7,11 @@
 #include "tests/test.h"
 
 enum {
-    PS = 1000,       /* that a closure touches */
-    CLOSURES = 4300, /* this many with PS ps each do not fit in a message */
-    VARIABLES = 720, /* nor do this many with COXI_PS_MAX shards each */
+    PS = 1000, /* that a closure touches */
+    /* the list of this many closures, with PS ps each, does not fit in a message */
+    CLOSURES = 4300,
+    /* this many variables, with COXI_PS_MAX shards each, do not fit either */
+    VARIABLES = 720,
 };
 
 static const struct coxi_session run1 = {.run = 1, .generation = 1, .token = 11};

@@ -1,4 +1,5 @@
-/* What the code calls of directories, in place of the C library's: see files.h. */
+/* Directories of the simulated disk: replaces the C library's functions for
+ * directories. See files.h. */
 #include <dirent.h>
 #include <errno.h>
 #include <ftw.h>
@@ -86,7 +87,7 @@ int __wrap_nftw(const char *path,
     size_t n_below = sim_files_list(path, &below);
     (void)n;
     (void)flags;
-    /* Longer paths first: what lies in a directory goes before it. */
+    /* Longer paths first, so that a directory's content comes before the directory. */
     for (size_t i = 1; i < n_below; i++) {
         for (size_t j = i; j > 0 && strlen(below[j]) > strlen(below[j - 1]); j--) {
             char *other = below[j];

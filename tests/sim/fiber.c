@@ -70,9 +70,9 @@ __asm__(".text\n"
 static struct {
     uint8_t *at; /* of the one OS thread */
     size_t len;
-    const uint8_t *initial; /* and zeros behind */
+    const uint8_t *initial; /* followed by zeros */
     size_t initial_len;
-    void *owner; /* where what is there belongs */
+    void *owner; /* the context to which the current content belongs */
 } locals;
 
 /* The program itself comes first. */

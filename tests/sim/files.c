@@ -1,9 +1,9 @@
 /*
- * See files.h. A path leads to an inode by a hash of the whole path; a directory is known
- * by its own path alone. What is open is in descriptors.c.
+ * See files.h. A hash of the whole path finds the inode; a directory exists only as a
+ * path of its own. Open files are in descriptors.c.
  *
- * Operations that change something take time, in which others go on; they may fail, or be
- * the last that their process begins.
+ * Operations that change the disk take time, in which other fibers go on; they may
+ * fail, or be the last that their process begins.
  */
 #include "tests/sim/files.h"
 

@@ -1,7 +1,8 @@
 /*
- * In place of jansson's json_dumps, which spends most of its time looking for circles in a
- * tree: a circle would end here for want of stack. Writes what jansson writes, for the flags
- * that the product has; a storm takes some checkpoints, each with a JSON header per file.
+ * In place of jansson's json_dumps, which spends most of its time looking for circles
+ * in a tree: here a circle would overflow the stack. Writes what jansson writes, for
+ * the flags that the product has; a storm takes some checkpoints, each with a JSON
+ * header per file.
  */
 #include <jansson.h>
 #include <math.h>

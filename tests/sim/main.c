@@ -1,7 +1,6 @@
-/*
- * coxswain-sim: plays storms against the real client, ps and worker in a simulated world,
- * and tells whether a call ever counted otherwise than exactly once. docs/simulator.md.
- */
+/* coxswain-sim: plays storms against the real client, ps and worker in a simulated
+ * world, and reports whether any call did not count exactly once. See
+ * docs/simulator.md. */
 #include <jansson.h>
 #include <signal.h>
 #include <stdbool.h>

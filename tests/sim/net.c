@@ -1,8 +1,6 @@
-/*
- * See net.h. A connection is two links, one on each side; what was sent to a link lies in
- * its line until its receiving fiber takes it, each piece at its time. Links are not freed
- * before the run ends.
- */
+/* See net.h. A connection is two links, one on each side; pieces sent to a link wait in
+ * its line until its receiving fiber takes them, each when it is due. Links are not
+ * freed before the run ends. */
 #include "tests/sim/net.h"
 
 #include <stdio.h>

@@ -25,7 +25,7 @@ struct coxi_link {
     bool closed;
     int code;
     char text[256];
-    uint64_t delay; /* of what is sent to this link, beside the usual */
+    uint64_t delay; /* additional delay of frames that are sent to this link */
     uint64_t heard_ms;
     struct coxi_links *links;
     struct coxi_link *watch_next;

@@ -1,4 +1,5 @@
-/* Links whose peers are silent are closed: net/link_watch.h, in the simulated network. */
+/* Closes links whose peers are silent: replaces net/link_watch.c in the simulated
+ * network. */
 #include <stdlib.h>
 
 #include "common/error.h"

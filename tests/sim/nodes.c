@@ -128,7 +128,7 @@ static void *worker_main(void *arg)
     return NULL;
 }
 
-/* What the supervisor does when its step process has ended. */
+/* Does what the supervisor does when its step process has ended. */
 static void on_worker_death(struct sim_proc *proc, int signal)
 {
     struct node *node = node_of(proc);

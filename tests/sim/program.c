@@ -315,7 +315,8 @@ static void settle(struct program *p, uint32_t number, int timeout_ms)
     }
 }
 
-/* Waits for those before `end`; with timeout 0 they must be settled. */
+/* Waits for the futures of calls before `end`; with timeout 0 these must be settled
+ * already. */
 static void settle_until(struct program *p, uint32_t end, int timeout_ms)
 {
     while (p->oldest < end) {
@@ -397,10 +398,8 @@ static void cancel_one(struct program *p)
     }
 }
 
-/*
- * Joins and reads while a ps is lost, if the storm has a fault left for that. It is
- * lost when all calls are settled, or while one that straggles is the last that is not.
- */
+/* Joins and reads while a ps is lost, if the storm has a fault left for that. The ps is
+ * lost either when all calls are settled, or while only a straggling call is not. */
 static void linger(struct program *p)
 {
     int64_t of[SIM_ARGUMENTS];

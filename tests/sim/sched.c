@@ -1,7 +1,6 @@
-/*
- * See sched.h. Invariants: a fiber is in `ready` or waits; a timer belongs to one wait of
- * its fiber (`waits`), and is dropped when its time comes if that wait has ended.
- */
+/* See sched.h. Invariants: a fiber is in `ready` or waits; a timer belongs to one wait
+ * of its fiber (`waits`). If that wait has ended when the timer is due, the timer is
+ * dropped. */
 #include "tests/sim/sched.h"
 
 #include <stdio.h>
@@ -14,9 +13,9 @@
 enum {
     FIBERS_MAX = 4096,
     TURNS_MAX = 20 * 1000 * 1000, /* turns of a run; more mean an endless loop */
-    /* on average, one of so many possible places interrupts its thread */
+    /* on average, a thread is interrupted at one of this many possible places */
     PREEMPT_EVERY = 24,
-    LONG_PAUSE_ONE_IN = 512, /* one of so many interruptions is a long pause */
+    LONG_PAUSE_ONE_IN = 512, /* one of this many interruptions is a long pause */
 };
 
 struct timer {

@@ -1,7 +1,7 @@
 /*
- * The simulated processes' threads, locks and waits: what they call of pthread and the
- * clock, on fibers and virtual time. The linker puts these functions in the place of the
- * real ones (tests/sim/CMakeLists.txt); libraries that are shared keep theirs.
+ * Threads, locks, waits and the clock of the simulated processes, made of fibers and
+ * virtual time. The linker replaces the real functions with these
+ * (tests/sim/CMakeLists.txt); shared libraries keep the real ones.
  *
  * A lock, condition or once lies in the memory of the real type.
  */
@@ -289,7 +289,7 @@ __attribute__((noreturn)) void __wrap__exit(int code)
     abort();
 }
 
-/* timer_create and timer_settime are for the end of a process alone (worker/watch.c). */
+/* timer_create and timer_settime are used only to end a process (worker/watch.c). */
 int __wrap_timer_create(clockid_t clock, struct sigevent *event, timer_t *ret)
 {
     (void)clock;

@@ -1,7 +1,5 @@
-/*
- * See trace.h; and the daemons' log, which goes there, too: a line of it would be written to
- * a descriptor that the simulated disk does not have.
- */
+/* See trace.h. The daemons' log goes to the trace, too, because the simulated disk has
+ * no descriptor for standard error. */
 #include "tests/sim/trace.h"
 
 #include <stdarg.h>

@@ -1,7 +1,5 @@
-/*
- * See traps.h. Processes are killed between two turns: a trap that springs only notes what is
- * to happen a little later, when the message is on its way.
- */
+/* See traps.h. Processes are killed between two turns: a trap that springs only notes
+ * the fault, which happens a little later, when the message is on its way. */
 #include "tests/sim/traps.h"
 
 #include <signal.h>

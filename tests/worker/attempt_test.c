@@ -156,7 +156,7 @@ TEST(attempts_of_one_closure_have_one_seed_which_other_closures_have_not)
     rig_close(&rig);
 }
 
-/* ---- parameter servers that do not want it */
+/* ---- parameter servers that refuse the attempt */
 
 TEST(attempt_reports_a_ps_that_has_been_restarted_as_lost)
 {

@@ -79,7 +79,7 @@ static void assert_applied(struct rig *rig, uint32_t ps, uint64_t closure,
     assert_string_equal(expected, text);
 }
 
-/* ---- what becomes of it */
+/* ---- the effects of a flush */
 
 TEST(flush_lets_a_step_see_what_it_has_written)
 {

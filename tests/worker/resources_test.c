@@ -311,7 +311,7 @@ static uint16_t function_of(const struct rig *rig, const char *name)
     while (i < module->n_functions && strcmp(module->functions[i].name, name) != 0) {
         i++;
     }
-    return i; /* past the last: there is none */
+    return i; /* one past the last: not found */
 }
 
 static void want(struct rig *rig, uint32_t id, const char *function, const char *path)

@@ -8,7 +8,7 @@
 #include "tests/test.h"
 #include "tests/worker/rig.h"
 
-/* ---- which are the same, and where they are */
+/* ---- which keys are equal, and where their rows are */
 
 static void assert_spread(const struct coxi_variable *v, uint32_t n_ps,
                           const uint64_t *keys, size_t n)
