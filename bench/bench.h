@@ -42,9 +42,10 @@ struct bench_sample {
 
 struct bench_measurement {
     const char *name;
-    const char *params;        /* a JSON object */
-    const char *unit;          /* "1/s", "GB/s", "us", "ms", "%", "bytes" */
-    const char *baseline_name; /* or the name of a bound that must be kept */
+    const char *params; /* a JSON object */
+    const char *unit;   /* "1/s", "GB/s", "us", "ms", "%", "bytes" */
+    /* the baseline's name, or that of a bound that must be kept */
+    const char *baseline_name;
     struct bench_sample value[BENCH_ROUNDS];
     double baseline[BENCH_ROUNDS];
     int n_rounds;

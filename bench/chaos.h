@@ -44,9 +44,9 @@ enum { CHAOS_FADING_KEYS = 31, CHAOS_FADING_AGE = 400 };
 /*
  * With --resources: the client assigns one number to all elements of the model, each
  * time a greater one. Then it creates a resource that is made from the model, with the
- * argument "floor": the model's number at that time, below which no element may be.
- * Steps that use the resource add 1 to the variable CHAOS_GOOD if they found that so,
- * otherwise to CHAOS_BAD.
+ * argument "floor": the model's number at that time, below which no element may be. A
+ * step that uses the resource adds 1 to the variable CHAOS_GOOD if no element is below
+ * the floor, otherwise to CHAOS_BAD.
  */
 #define CHAOS_MODEL_NAME "model"
 #define CHAOS_GOOD       "good"

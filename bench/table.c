@@ -125,7 +125,7 @@ static void measure(struct bench *bench, struct job *job, const char *name,
 
 /* ---- filling */
 
-/* A permutation of [0, rows), so that rows come in no order. */
+/* A permutation of [0, rows), so that rows are made in random order. */
 static uint64_t shuffled(uint64_t i, uint64_t rows)
 {
     /* by a prime that divides none of the numbers used */

@@ -1,7 +1,7 @@
 /*
  * ps/applied.h without an applied set, only for the benchmark's own ps (unrecorded/
- * coxswain-ps): it records nothing of what it applies, so a commit that comes twice
- * counts twice. Case `train` compares exactly once with it.
+ * coxswain-ps): it does not record which commits it has applied, so a commit that comes
+ * twice counts twice. Case `train` compares exactly once with it.
  *
  * Linked before the ps's library, so that nothing of ps/applied.c is linked.
  */

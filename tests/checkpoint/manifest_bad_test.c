@@ -44,7 +44,7 @@ void *__wrap_calloc(size_t n, size_t bytes)
     return fails() ? NULL : __real_calloc(n, bytes);
 }
 
-/* ---- files that are none */
+/* ---- files that are no manifests */
 
 static int read_again(void)
 {
@@ -277,7 +277,8 @@ TEST(a_member_of_the_wrong_type_is_eformat)
             const char *member = members[i].members[k];
             const char *text = members[i].text != NULL ? members[i].text : "variables";
             assert_eformat(where, member, read_with(where, member, json_null()), text);
-            if (strcmp(member, "lifecycle") != 0) { /* all of which came later */
+            /* all members of `lifecycle` were added later */
+            if (strcmp(member, "lifecycle") != 0) {
                 assert_eformat(where, member, read_with(where, member, json_object()),
                                text);
             }
@@ -294,7 +295,7 @@ TEST(another_format_number_is_eformat)
     assert_code(COX_EFORMAT, read_with("", "format", json_integer(4294967297)));
 }
 
-/* ---- values that are none */
+/* ---- values that are not allowed */
 
 static void assert_bad(const char *where, const char *member, json_t *value)
 {

@@ -168,7 +168,7 @@ TEST(data_may_come_in_pieces_of_any_size)
     free(data);
 }
 
-/* Side by side, as a ps writes keys and values of the same rows. */
+/* Writes several tensors in turns, as a ps writes keys and values of the same rows. */
 TEST(tensors_may_be_written_side_by_side)
 {
     enum { N = 300000, PIECE = 1000 };
@@ -207,7 +207,8 @@ TEST(tensors_may_be_written_side_by_side)
     free(narrow);
 }
 
-/* What other readers rely on: the length, then JSON, padded so that data is aligned. */
+/* The form on which other readers rely: the length, then JSON, padded so that the data
+ * are aligned. */
 TEST(the_header_is_json_padded_to_8)
 {
     struct written w = write_sample();

@@ -1,4 +1,4 @@
-/* Spans of time in few bits. */
+/* Durations in 32 bits. */
 #include "common/clock.h"
 
 #include "tests/test.h"

@@ -238,7 +238,7 @@ TEST(a_value_that_is_wrong_is_named_and_leaves_the_rest_as_it_was)
 
 /* ---- bytes from a peer */
 
-/* Unpacks them from memory of exactly that length, and reads all values. */
+/* Unpacks the bytes from memory of exactly their length, and reads all values. */
 static int unpack_exactly(const uint8_t *bytes, size_t len)
 {
     struct cox_value found[COXI_VALUES_MAX];
@@ -272,7 +272,7 @@ TEST(values_cut_short_anywhere_are_eproto)
     coxi_buffer_fini(&packed);
 }
 
-/* Of the form's first value, after its count, are: the head, the shape, the name. */
+/* After the count come the first value's head, shape and name. */
 TEST(a_name_of_another_length_than_told_is_eproto)
 {
     const int64_t one = 1;

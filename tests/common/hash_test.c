@@ -40,7 +40,8 @@ TEST(hashing_a_key_can_be_undone)
     }
 }
 
-/* Keys as programs have them: consecutive, or far apart by a power of two. */
+/* Keys such as real programs use: consecutive ones, or ones that differ by a large
+ * power of two. */
 TEST(keys_spread_over_all_buckets)
 {
     enum { EACH = 200 };

@@ -27,7 +27,7 @@ static char *logged(void (*speak)(void))
     return coxi_test_read(path, NULL);
 }
 
-/* Matches a whole line but for its newline. */
+/* Matches a whole line without its newline. */
 static void assert_line(const char *line, const char *behind_time)
 {
     char pattern[512] = "^ts=[0-9]{4}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:"
@@ -221,7 +221,8 @@ static void speak_lines(unsigned n)
     }
 }
 
-/* Standard error and what it was; the file is opened as a shell does for `2> FILE`. */
+/* Standard error as a file, opened as a shell does for `2> FILE`; and the original
+ * standard error. */
 static int take_log(const char *path)
 {
     int saved = dup(STDERR_FILENO);
@@ -269,7 +270,7 @@ TEST(a_long_log_moves_and_begins_anew)
     give_back(saved);
     assert_false(early);
     assert_int_equal(0, moved);
-    assert_true(len > 0 && len < BOUND); /* without a hole: all of it is text */
+    assert_true(len > 0 && len < BOUND); /* the file has no hole: all of it is text */
     assert_has(path, "event=log_rotated older=", true);
     assert_has(path, "number=170.", false);
     assert_has(older, "number=89.", false); /* once there is a newer one */

@@ -32,7 +32,7 @@ static void gate_pass(struct gate *gate)
     coxi_unlock(&gate->lock);
 }
 
-/* True when it has been passed `n` times. */
+/* Waits until the gate has been passed `n` times; false: not in time. */
 static bool gate_wait(struct gate *gate, int n)
 {
     struct timespec deadline = coxi_deadline(8000);
@@ -332,7 +332,7 @@ TEST(a_wake_from_mail_comes_once_behind_all_mail)
     sleeper_fini(&s);
 }
 
-/* Mail that notes when it runs, among others. */
+/* Mail that notes its place in the order in which mails run. */
 struct numbered {
     struct coxi_mail mail;
     struct sleeper *sleeper;
@@ -475,7 +475,8 @@ struct slow_post {
     bool ran_meanwhile;
 };
 
-static struct slow_post *_Atomic slow_post; /* in its wake-up; or NULL */
+/* the post whose thread is in its wake-up; or NULL */
+static struct slow_post *_Atomic slow_post;
 
 int __real_uv_async_send(uv_async_t *async);
 int __wrap_uv_async_send(uv_async_t *async);

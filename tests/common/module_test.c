@@ -57,7 +57,7 @@ TEST(a_module_has_at_most_256_steps)
     assert_error_names("steps_257.so");
 }
 
-/* ---- what is no module */
+/* ---- files that are no modules */
 
 TEST(a_file_that_is_no_elf_is_refused_with_how_to_build_one)
 {
@@ -227,7 +227,8 @@ TEST(a_module_cut_short_is_never_read_past_its_end)
         assert_true(part != NULL || len == 0);
         memcpy(part, m.bytes, len);
         int r = coxi_module_inspect(part, len, "cut.so", &info);
-        /* Of the section headers, which come last, it needs only some. */
+        /* The section headers come last, and coxi_module_inspect needs only some of
+         * them. */
         assert_true(r == COX_EMODULE || (r == 0 && len > header->e_shoff));
         free(part);
     }
@@ -261,7 +262,8 @@ static size_t anywhere(const struct module *m, uint64_t n)
     return n % m->len;
 }
 
-/* In the file's, the segments' and the sections' headers, where the offsets stand. */
+/* Places in the headers of the file, the segments and the sections, which hold the
+ * offsets. */
 static size_t in_headers(const struct module *m, uint64_t n)
 {
     const Elf64_Ehdr *header = (const Elf64_Ehdr *)m->bytes;

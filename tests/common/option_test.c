@@ -212,7 +212,7 @@ TEST(an_unknown_option_is_refused_by_name)
     }
 }
 
-/* ---- what is no option */
+/* ---- arguments that are no options */
 
 TEST(arguments_where_none_belong_are_refused)
 {

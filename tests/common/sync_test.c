@@ -158,7 +158,7 @@ TEST(a_wait_that_nobody_ends_ends_with_patience)
     uint64_t latest_ms = start_ms + 8000;
     coxi_lock(&lock);
     bool ended = false;
-    while (!ended && coxi_now_ms() < latest_ms) { /* it may wake for nothing */
+    while (!ended && coxi_now_ms() < latest_ms) { /* the wait may end spuriously */
         ended = coxi_patience_wait(&patience, &never, &lock);
     }
     coxi_unlock(&lock);
@@ -219,7 +219,7 @@ TEST(linger_that_finds_nothing_looks_once_in_64_times)
     struct coxi_linger linger = {0};
     struct looked looked = {0};
     int n_looks = 0;
-    while (linger.n < 1 || linger.ns > 0) { /* the first ones grow shorter */
+    while (linger.n < 1 || linger.ns > 0) { /* polls that find nothing grow shorter */
         assert_false(coxi_linger(&linger, &limits, look, &looked));
     }
     for (int i = 0; i < 128; i++) {
