@@ -128,7 +128,7 @@ static void measure(struct bench *bench, struct job *job, const char *name,
 /* A permutation of [0, rows), so that rows are made in random order. */
 static uint64_t shuffled(uint64_t i, uint64_t rows)
 {
-    /* by a prime that divides none of the numbers used */
+    /* The factor is a prime that does not divide `rows`, so no two i share a result. */
     return i * 0x9e3779b1u % rows;
 }
 

@@ -166,13 +166,13 @@ enum { COXI_PATIENCE_MS = 10000 };
 extern atomic_uint coxi_patience_ms;
 
 struct coxi_patience {
-    uint64_t since_ms; /* the first look */
+    uint64_t since_ms; /* when it was asked first; 0: not yet */
     uint64_t next_ms;  /* when to report the wait next */
     bool ended;
 };
 
-/* True 10 s after the first look, then 20, 40, 80 ... s after it: tell what the thread
- * waits for. `now_ms` is coxi_now_ms(). */
+/* True 10 s after the first call, then 20, 40, 80 ... s after it: the caller then tells
+ * what the thread waits for. `now_ms` is coxi_now_ms(). */
 static inline bool coxi_patience_ends(struct coxi_patience *patience, uint64_t now_ms)
 {
     if (patience->since_ms == 0) {

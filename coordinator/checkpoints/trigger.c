@@ -158,8 +158,8 @@ static void on_term(void *arg, int signum)
     coxi_unlock(&c->lock);
 }
 
-/* This coordinator has done what it could: the last such coordinator ends the
- * process. */
+/* This coordinator has written its checkpoint after SIGTERM, or failed to, or is being
+ * closed. The last coordinator for which the process waits ends the process. */
 static void let_terminate(struct cox_coordinator *c)
 {
     if (!c->saving.trigger->waits_for_term) {

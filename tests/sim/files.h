@@ -19,9 +19,10 @@ void sim_files_put(const char *path, const void *bytes, size_t len);
 /* Drops the descriptors of a process that has died. */
 void sim_files_drop(const struct sim_proc *proc);
 
-/* From now until `until`, writes fail with `error` (errno); _slow: they take
- * `slow_ns`. */
+/* From now until `until`, writes fail with `error` (errno). */
 void sim_files_fail(int error, uint64_t until);
+
+/* From now until `until`, each write takes `slow_ns`. */
 void sim_files_slow(uint64_t slow_ns, uint64_t until);
 
 /* Kills the process at its n-th operation from now on that changes the disk, before
@@ -29,13 +30,15 @@ void sim_files_slow(uint64_t slow_ns, uint64_t until);
 void sim_files_kill_at(struct sim_proc *proc, uint64_t n);
 
 /* Calls `seen` before each operation that changes the disk ("mkdir", "fsync" ...); it
- * returns by how much the operation takes longer. NULL: calls nothing. `seen` must
+ * returns by how many ns the operation takes longer. NULL: calls nothing. `seen` must
  * neither wait nor kill. */
 void sim_files_watch(uint64_t (*seen)(struct sim_proc *proc, const char *what,
                                       const char *path));
 
-/* A descriptor of a directory; -1 with errno. The path of a descriptor, or NULL. */
+/* Opens a directory; returns its descriptor, or -1 with errno. */
 int sim_files_open_directory(const char *path);
+
+/* The path of an open descriptor, or NULL. */
 const char *sim_files_path(int fd);
 
 /* Copies of the paths of `dir` (if it exists) and of everything below it; returns how

@@ -19,11 +19,12 @@
 
 enum {
     HEADER = 16,
-    SMALL_MAX =
-        1024, /* up to here a class each 16 bytes, then four for each doubling */
+    /* Up to this size there is a class for each multiple of 16 bytes. Above, there are
+     * four classes between a power of two and the next. */
+    SMALL_MAX = 1024,
     SMALL_CLASSES = SMALL_MAX / 16,
     CLASSES = SMALL_CLASSES + 4 * 24,
-    NEVER_AGAIN = CLASSES, /* blocks with an alignment of their own */
+    NEVER_AGAIN = CLASSES, /* aligned blocks: their memory is not used again */
 };
 
 #define ARENA_AT    ((uint8_t *)UINT64_C(0x200000000000))

@@ -1,4 +1,5 @@
-/* A module that ends the process that loads it: an exit, as of a sanitizer that finds itself too late. */
+/* A module that ends the process that loads it by an exit. A sanitizer does the same in
+ * a module, because it must be loaded before the program's other libraries. */
 #include <stdlib.h>
 
 #include <coxswain/step.h>

@@ -352,7 +352,8 @@ TEST(a_metric_that_is_reset_names_the_function_that_is_missing)
  * anything, and before the reset gets its place in the order. */
 __typeof__(coxi_operation_hold) __real_coxi_operation_hold, __wrap_coxi_operation_hold;
 
-static void (*meanwhile)(struct crew *crew); /* as if another thread called it; once */
+/* called once, in place of another thread */
+static void (*meanwhile)(struct crew *crew);
 static struct crew *meanwhile_of;
 
 int __wrap_coxi_operation_hold(

@@ -86,10 +86,8 @@ TEST(a_ps_that_no_worker_reaches_is_lost)
     fake_worker_accept(anna, 0);
     yard_wait_ready(&yard, 1);
     say(anna, COX_EPSLOST);
-    wait_cut_off(&yard,
-                 /* so that this worker gets no closures, which it would not hand
-                  * back */
-                 1);
+    /* A worker that is cut off gets no closures. (This one would not hand them back.) */
+    wait_cut_off(&yard, 1);
     yard_count(&yard, 1);
     /* The worker counts as alive while it keeps sending messages. */
     int r;
