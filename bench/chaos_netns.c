@@ -57,7 +57,7 @@ struct cut {
 };
 
 struct netns {
-    struct chaos_net net; /* first */
+    struct chaos_net net; /* must be the first member */
     struct chaos_netns_options options;
     char router[32];
     struct node nodes[NODES_MAX];

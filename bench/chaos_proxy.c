@@ -68,7 +68,7 @@ struct cut {
 };
 
 struct proxies {
-    struct chaos_net net; /* first */
+    struct chaos_net net; /* must be the first member */
     struct door doors[DOORS_MAX];
     size_t n_doors;
     pthread_t thread;

@@ -10,9 +10,12 @@ struct chaos_writes;
  * --assigns. */
 int chaos_writes_open(struct chaos_client *client, struct chaos_writes **ret);
 
-/* Start writing; stop, and then check everything once more. Take NULL. */
+/* Starts writing. NULL: does nothing. */
 int chaos_writes_start(struct chaos_writes *writes);
+
+/* Stops writing, and checks everything once more. NULL: does nothing. */
 void chaos_writes_stop(struct chaos_writes *writes);
-void chaos_writes_free(struct chaos_writes *writes);
+
+void chaos_writes_free(struct chaos_writes *writes); /* takes NULL */
 
 #endif

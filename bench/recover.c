@@ -185,7 +185,7 @@ static void check_others(const struct training *t, uint32_t lost, double killed,
 
 enum { BACK, KILLED, START, DETECT, RESTORE, REPLAY, N_PARTS };
 
-/* Loses a ps; the seconds of each part. */
+/* Loses a ps; sets `ret` to the seconds that each part of its recovery takes. */
 static void lose_ps(struct training *t, uint32_t ps, double ret[N_PARTS])
 {
     struct events events;

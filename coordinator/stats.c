@@ -27,7 +27,7 @@ enum { ANSWER_MS = 1000 };
 
 /* The last answer of a ps. */
 struct coxi_said {
-    struct coxi_psc_request request; /* first */
+    struct coxi_psc_request request; /* must be the first member */
     struct cox_coordinator *c;
     bool is_asked;
     uint64_t asked_ms; /* when the ps was asked */

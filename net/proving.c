@@ -48,7 +48,8 @@ static void proving_free(struct coxi_proving *proving)
     if (!proving->given) {
         nng_stream_free(proving->stream);
     }
-    nng_aio_reap(proving->aio); /* this may be its own callback */
+    /* nng_aio_free would wait for the callback, in which this may run */
+    nng_aio_reap(proving->aio);
     free(proving);
 }
 

@@ -187,7 +187,8 @@ static bool connect_and_serve(struct coxi_psc_channel *channel)
     struct coxi_psc *psc = channel->psc;
     struct coxi_link *link;
     coxi_lock(&psc->lock);
-    channel->n_moves = psc->n_moves; /* before the address is read */
+    /* read before the address, so that no move of the ps is missed */
+    channel->n_moves = psc->n_moves;
     coxi_unlock(&psc->lock);
     const struct coxi_guard guard =
         coxi_hello_guard(psc->options.key, &psc->options.self);

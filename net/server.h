@@ -53,8 +53,8 @@ struct coxi_server_events {
                       const struct coxi_frame *frame);
     /* An accepted peer is gone. Optional. */
     void (*on_close)(void *arg, struct coxi_peer *peer);
-    /* Returns the incarnation for the greeting, if it changes, instead of that of
-     * `self`. Optional; does not block. */
+    /* For a server whose incarnation changes: returns the one for the greeting, which
+     * replaces that of `self`. Optional; does not block. */
     uint64_t (*incarnation)(void *arg);
 };
 

@@ -15,7 +15,7 @@ struct coxi_bits {
 void coxi_bits_init(struct coxi_bits *bits);
 void coxi_bits_fini(struct coxi_bits *bits);
 
-/* Adds a row. 0; 1: the set had it already; COX_ENOMEM. */
+/* Adds a row. Returns 0; 1 if the set had it already; or COX_ENOMEM. */
 int coxi_bits_put(struct coxi_bits *bits, uint32_t row);
 
 /* Removes a row. */

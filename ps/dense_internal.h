@@ -28,11 +28,11 @@ struct coxi_dense {
     atomic_uint_least64_t step;
     atomic_uint_least64_t version;
     uint64_t version_since;  /* the version at the last coxi_dense_track_cut ... */
-    uint64_t version_before; /* ... and at the cut before it that counts */
-    /* the cut that is being read, or NULL; changed while no update is under way */
+    uint64_t version_before; /* the version at the last coxi_dense_track_cut */
+    /* the version at the cut of the snapshot on which the next one may build */
     struct coxi_dense_cut *cut;
     struct coxi_mutex rows; /* guards the states of rows; comes before `locks` */
-    /* part p: locks[p % COXI_DENSE_STRIPES]; guard contents; leaf */
+    /* locks[p % COXI_DENSE_STRIPES] guards the content of part p; leaf */
     struct coxi_mutex locks[COXI_DENSE_STRIPES];
 };
 

@@ -34,7 +34,7 @@ void coxi_marks_free(struct coxi_marks *marks); /* takes NULL */
 int coxi_marks_with(struct coxi_marks *marks, uint32_t mark,
                     const struct coxi_segment *segment, uint32_t *ret);
 
-/* Adds n uses, or takes -n of them away. The mark keeps at least one. */
+/* Adds n uses of a mark. A negative n takes uses away, but at least one must stay. */
 void coxi_marks_use(struct coxi_marks *marks, uint32_t mark, int64_t n);
 
 /* Ends a use of `mark`. */

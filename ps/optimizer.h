@@ -49,8 +49,8 @@ struct coxi_optimizer_step {
     float scale;
     float correction_m; /* Adam: 1 - beta1^t, 1 - beta2^t */
     float correction_v;
-    /* 1 - beta1, or 1 - rho; and 1 - beta2: computed from the decimals that were
-     * meant */
+    /* 1 - beta1 (or 1 - rho), and 1 - beta2. Computed from the decimals for which the
+     * floats stand: 0.001, not 1 - 0.999F. */
     float rest1;
     float rest2;
     double log_beta1;
@@ -78,10 +78,12 @@ void coxi_optimizer_row(const struct coxi_optimizer_step *step, float *w, float 
 /* ---- in parts, for dense variables: their rows and gradients may be larger than a
  * block */
 
-/* The sum of squares of a part of a gradient, as it counts for the norm (0 if that is
- * not clipped); coxi_optimizer_clip takes the sum over all parts. */
+/* The sum of squares of a part of a gradient, as it counts for the norm; 0 if the norm
+ * is not clipped. */
 double coxi_optimizer_norm(const struct coxi_optimizer_step *step, const float *g,
                            size_t n);
+
+/* Clips the gradient by its norm; `sum`: coxi_optimizer_norm over all parts. */
 void coxi_optimizer_clip(struct coxi_optimizer_step *step, double sum);
 
 /* Updates n values and their places in each slot. For row-wise Adagrad, `step` is the
@@ -89,10 +91,12 @@ void coxi_optimizer_clip(struct coxi_optimizer_step *step, double sum);
 void coxi_optimizer_apply(const struct coxi_optimizer_step *step, float *w,
                           float *const slots[COXI_SLOTS_MAX], const float *g, size_t n);
 
-/* Row-wise Adagrad: the sum of squares of a part of a row; then, from the sum over all
- * n values of the row and its accumulator, which grows, the step to apply. */
+/* Row-wise Adagrad: the sum of squares of a part of a row. */
 double coxi_optimizer_squares(const struct coxi_optimizer_step *step, const float *w,
                               const float *g, size_t n);
+
+/* Row-wise Adagrad: the step to apply to a row of n values. `squares`: the sum over all
+ * its parts, of which the row's accumulator grows. */
 struct coxi_optimizer_step
 coxi_optimizer_row_step(const struct coxi_optimizer_step *step, double squares,
                         size_t n, float *accumulator);

@@ -42,8 +42,8 @@ void coxi_payloads_give(struct coxi_payloads *payloads, struct coxi_peer *peer);
 int coxi_payloads_refuse(struct coxi_payloads *payloads, const struct coxi_peer *peer,
                          const struct coxi_message *message);
 
-/* A tool reads a run's values without its token, which only the client and its workers
- * have: it names the run, and gets the token here. */
+/* A tool names the run whose values it reads, but has no token: only the client and its
+ * workers have it. Puts the run's token into the tool's session. */
 void coxi_payloads_lend_token(struct coxi_store *store, const struct coxi_peer *peer,
                               struct coxi_session *session);
 

@@ -294,7 +294,7 @@ struct table_source {
     const void *step;
 };
 
-/* Finds all that rows of the table have besides their keys. */
+/* Finds the rows of the table in the file: their keys, values, states and lives. */
 static int find_rows(const struct coxi_st_file *file, const struct coxi_part *part,
                      uint64_t n, struct coxi_table_rows *ret)
 {

@@ -33,7 +33,7 @@ enum {
     GROUP = 64, /* keys whose memory is prefetched before the first is worked on */
     AHEAD = 32, /* rows that are prefetched ahead, if their addresses are known */
     LINE_BYTES = 64,
-    HINT_LINES = 4,       /* prefetched of a row */
+    HINT_LINES = 4,       /* cache lines of a row that are prefetched */
     STEPS = 3,            /* lines of a chain that are prefetched */
     RUN_MAX = 64,         /* rows that a bucket takes at a time */
     INDEX_ROW_BYTES = 23, /* on average, with overflow and free entries */

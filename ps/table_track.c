@@ -21,10 +21,12 @@
 #include "ps/table_internal.h"
 
 enum {
-    GONE_LEAST = 1 << 16,   /* dropped keys that are noted in any table */
-    LISTED_LEAST = 1 << 10, /* keys that are listed in any table ... */
-    LISTED_SHARE = 8,       /* ... and one more for this many rows */
-    MERGED_MAX = 1 << 18,   /* keys that are copied while commits wait */
+    /* a span may have this many dropped keys, or one for each row */
+    GONE_LEAST = 1 << 16,
+    LISTED_LEAST = 1 << 10, /* a span may list this many keys ... */
+    LISTED_SHARE = 8,       /* ... and one more for every 8 rows */
+    /* longer lists are not merged, because commits wait meanwhile */
+    MERGED_MAX = 1 << 18,
 };
 
 struct span {

@@ -336,7 +336,8 @@ struct coxi_void {
 struct coxi_voided_segment {
     uint32_t segment;
     uint32_t last;
-    /* number of its ps in coxi_voided.touched, which follow each other */
+    /* how many ps the segment touched; in coxi_voided.touched they come after those of
+     * the segment before */
     uint32_t touched_n;
 };
 
@@ -368,7 +369,7 @@ struct coxi_layout {
 
 /* SHA-256. */
 struct coxi_digest {
-    uint64_t words[4]; /* the first one has its first 8 bytes, big-endian */
+    uint64_t words[4]; /* words[0] has the first 8 bytes of the digest, big-endian */
 };
 
 struct coxi_module {

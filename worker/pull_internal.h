@@ -26,7 +26,7 @@ struct coxi_piece {
 
 /* The request to one ps, and its answer. */
 struct coxi_part {
-    struct coxi_psc_request request; /* first */
+    struct coxi_psc_request request; /* must be the first member */
     struct coxi_fetch *fetch;
     struct iovec segment;
     uint64_t incarnation;

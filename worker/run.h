@@ -127,14 +127,14 @@ static inline uint64_t coxi_run_incarnation(const struct coxi_run *run, uint32_t
     return atomic_load(&told->since) <= layouts ? incarnation : 0;
 }
 
-/* Keeps `spare` to use again; takes one out (NULL: there is none). The run's lock is
- * held. */
+/* Keeps `spare`, so that it can be used again. The run's lock is held. */
 static inline void coxi_spare_put(struct coxi_spare **spares, struct coxi_spare *spare)
 {
     spare->next = *spares;
     *spares = spare;
 }
 
+/* Takes a kept spare; NULL: there is none. The run's lock is held. */
 static inline struct coxi_spare *coxi_spare_take(struct coxi_spare **spares)
 {
     struct coxi_spare *spare = *spares;

@@ -169,7 +169,7 @@ static void say(struct cox_coordinator *c, const struct coxi_call *call, uint64_
 /* ---- running something on the loop */
 
 struct errand {
-    struct coxi_mail mail; /* first */
+    struct coxi_mail mail; /* must be the first member */
     struct cox_coordinator *c;
     int (*run)(struct cox_coordinator *c, void *arg);
     void *arg;

@@ -9,7 +9,7 @@
 #include "coordinator/closures/futures.h"
 
 struct cancellation {
-    struct coxi_mail mail; /* first */
+    struct coxi_mail mail; /* must be the first member */
     struct cox_future *future;
 };
 

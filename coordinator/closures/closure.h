@@ -267,7 +267,7 @@ struct coxi_closures {
     /* ---- inputs, and results that are kept */
     struct coxi_input *inputs_settled; /* inputs whose futures are settled */
     struct coxi_closure *begun;        /* closures that run again, with inputs */
-    /* kept results that will come here */
+    /* kept results that the client has asked workers for */
     struct coxi_kept *coming[COXI_COMING_BUCKETS];
     struct coxi_seat *droppers; /* seats with results that can be dropped */
     uint64_t n_collected;       /* number of backlogs collected so far */

@@ -49,14 +49,14 @@ struct voiding;
 
 /* The answer of one ps. */
 struct answer {
-    struct coxi_psc_request request; /* first */
+    struct coxi_psc_request request; /* must be the first member */
     struct voiding *voiding;
     int code;
     char text[256];
 };
 
 struct voiding {
-    struct coxi_mail mail; /* first */
+    struct coxi_mail mail; /* must be the first member */
     struct cox_coordinator *c;
     struct coxi_closure *closure;
     struct coxi_ending ending;

@@ -217,7 +217,8 @@ TEST(a_base_stays_behind_one_that_others_wrote)
 {
     char *dir = coxi_test_path("d");
     struct sample s = {.run = 1, .n_ps = N_PS, .n_rows = 3};
-    const uint64_t bases[] = {0, 0, 2, 1}; /* of 1 to 4; 3 and 4 stay */
+    /* the bases of checkpoints 1 to 4; prune keeps 3 and 4 */
+    const uint64_t bases[] = {0, 0, 2, 1};
     const struct coxi_retention two = {.keep = 2};
     for (s.number = 1; s.number <= 4; s.number++) {
         s.base = bases[s.number - 1];

@@ -261,10 +261,10 @@ static void damage(const struct shelf *shelf, int f, uint64_t *rng)
     case 4:
         assert_int_equal(0, unlink(path));
         break;
-    case 5: /* of the checkpoint before */
+    case 5: /* a file of the checkpoint before */
         put_from(shelf->dir, 2, files[f], path);
         break;
-    default: /* of another run, or another ps's */
+    default: /* a file of another run, or another file of this checkpoint */
         if (coxi_rand(rng) % 2 == 0) {
             put_from(coxi_test_path("other"), 3, files[f], path);
         } else {

@@ -21,7 +21,7 @@ static void write_some(const char *dir, uint64_t first, uint64_t last)
     }
 }
 
-/* "1 2 3.tmp" */
+/* Asserts which checkpoints the directory has, like "1 2 3.tmp". */
 static void assert_there(const char *dir, const char *expected)
 {
     char text[256] = "";

@@ -98,7 +98,7 @@ TEST(members_that_are_0_are_left_out)
     json_t *root = json_load_file(manifest_sample_write(), 0, NULL);
     const json_t *variable = json_array_get(json_object_get(root, "variables"), 1);
     const json_t *optimizer = json_object_get(variable, "optimizer");
-    assert_int_equal(2, json_object_size(optimizer)); /* kind, learning_rate */
+    assert_int_equal(2, json_object_size(optimizer)); /* only kind and learning_rate */
     assert_int_equal(0, json_object_size(json_object_get(variable, "lifecycle")));
     assert_null(json_object_get(variable, "metric"));
     json_decref(root);

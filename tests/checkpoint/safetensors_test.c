@@ -296,7 +296,7 @@ TEST(data_of_another_length_than_the_header_says_is_eio_and_leaves_no_file)
     assert_finish_fails(sizeof(keys) + sizeof(weights) + 1, COX_EIO);
 }
 
-/* Like a full disk, which also works for root: no file may grow past the limit. */
+/* Acts like a full disk, also for root: no file may grow past the limit. */
 TEST(a_full_disk_is_eio_and_leaves_no_file)
 {
     static uint8_t much[3 << 20];

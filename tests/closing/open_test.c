@@ -26,7 +26,7 @@
 
 enum {
     OPEN_MS = 500,
-    REACH_MS = 3000 /* if a ps must answer in time */
+    REACH_MS = 3000 /* the deadline if a ps must answer some requests before it */
 };
 
 struct opening {

@@ -18,7 +18,8 @@
 
 enum {
     N_PS = 2,
-    LOST_MS = 1000, /* of silence, if a ps must be lost by silence */
+    /* peer_timeout_ms of phases in which a ps is lost because it is silent */
+    LOST_MS = 1000,
     LOG_BYTES = 1 << 16,
     LOGGED_BYTES = 4096, /* arguments of a call that fills the log */
     CALLS_MAX = 100000,
@@ -147,7 +148,7 @@ static int save(struct phase *phase)
     return cox_checkpoint_save(phase->crew.c, NULL, NULL);
 }
 
-/* Schedules until there is no room, and waits for ever. */
+/* Schedules closures. A call that finds no room waits until the client is closed. */
 static int schedule(struct phase *phase)
 {
     int r = 0;

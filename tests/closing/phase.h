@@ -13,9 +13,9 @@
 #include "tests/coordinator/crew.h"
 
 /*
- * The time that a call may take beyond its deadline. With a sanitizer it is a second
- * more: the launcher waits 1.5 s for daemons that do not end by themselves, and then
- * exits are slow.
+ * The time that a call may take beyond its deadline. The launcher waits 1.5 s for
+ * daemons that do not end by themselves. With a sanitizer there is a second more,
+ * because processes then take long to exit.
  */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { PHASE_GRACE_MS = 3000 };

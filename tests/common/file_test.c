@@ -195,7 +195,7 @@ TEST(whoever_reads_meanwhile_sees_the_old_file_or_the_new_one)
     assert_int_equal(0, rewriting.n_failed);
 }
 
-/* A full disk, as far as root may see one: no file may grow past the limit. */
+/* Acts like a full disk, also for root: no file may grow past the limit. */
 TEST(a_file_that_does_not_fit_leaves_the_old_one)
 {
     static char much[100000];
@@ -387,7 +387,7 @@ TEST(own_directory_is_one_where_no_other_user_may_write)
     assert_error_names("other users may write");
     assert_int_equal(0, chmod(path, 0702));
     assert_code(COX_EIO, coxi_directory_own(path));
-    if (geteuid() == 0) { /* others cannot give a directory away */
+    if (geteuid() == 0) { /* only root can give a directory away */
         assert_int_equal(0, chmod(path, 0700));
         assert_int_equal(0, chown(path, 65534, 65534));
         assert_code(COX_EIO, coxi_directory_own(path));

@@ -222,7 +222,8 @@ TEST(floats_drawn_are_right_in_the_mean)
             }
             double value = (double)samples[s];
             assert_true(least <= value && value <= most);
-            /* Only its two neighbours; and the mean is within 6 standard deviations. */
+            /* Only the sample's two neighbours are drawn, and their mean differs from
+             * the sample by at most 6 standard deviations. */
             assert_true(fabs(sum / N - value) <= 6 * (most - least) / 2 / sqrt(N) +
                                                      1e-6 * fabs(value) + 0x1p-24 / N);
             assert_true(most - least <= 0x1p-7 * fabs(value) + 0x1p-24);

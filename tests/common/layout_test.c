@@ -75,7 +75,7 @@ TEST(shards_tile_the_rows_for_every_number_of_them)
 
 static struct coxi_shard three[N_PS];
 
-/* A good dense variable on three ps; the shards are fresh, too. */
+/* A correct dense variable on three ps. Each call resets its shards, `three`. */
 static struct coxi_variable dense(void)
 {
     static const struct coxi_shard good[N_PS] = {{2, 0, 4}, {0, 4, 3}, {1, 7, 3}};

@@ -421,7 +421,7 @@ TEST(ticks_come_again_and_again_on_the_loop)
     coxi_loop_run(clockwork.loop);
     assert_true(clockwork.n_ticks >= 5);
     assert_true(pthread_equal(pthread_self(), clockwork.runs_on));
-    /* libuv counts whole milliseconds: each tick may come up to one early. */
+    /* libuv counts whole milliseconds: each tick may come up to 1 ms early */
     assert_true(clockwork.last_ms - start_ms >= (uint64_t)5 * (TICK_MS - 1) - 1);
     coxi_loop_free(clockwork.loop);
 }
@@ -468,7 +468,7 @@ TEST(a_loop_has_few_signals_and_no_impossible_ones)
 
 /* A thread that posts, and stays in its wake-up for a while. */
 struct slow_post {
-    struct coxi_mail mail; /* first */
+    struct coxi_mail mail; /* must be the first member */
     struct coxi_loop *loop;
     struct gate wakes; /* passed in the wake-up */
     struct gate ran;
@@ -519,7 +519,8 @@ TEST(no_mail_runs_while_its_poster_uses_the_loop)
     assert_code(0, coxi_loop_new(0, NULL, NULL, &slow.loop));
     assert_code(0, coxi_thread_start(&thread, "post", post_slowly, &slow));
     assert_true(gate_wait(&slow.wakes, 1));
-    coxi_loop_run_posted(slow.loop); /* might free the loop next */
+    /* the mail could free the loop, so this does not run it yet */
+    coxi_loop_run_posted(slow.loop);
     assert_true(gate_wait(&slow.ran, 1));
     assert_int_equal(0, pthread_join(thread, NULL));
     assert_false(slow.ran_meanwhile);

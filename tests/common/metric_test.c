@@ -49,7 +49,7 @@ TEST(metric_auc_tells_order_and_counts_ties_as_half)
     assert_true(value == 0.5 && weight == 8);
 }
 
-/* Pair by pair, ties by bucket. */
+/* Compares with a count of all pairs; a pair in one bucket counts half. */
 TEST(metric_auc_is_the_share_of_pairs_in_order)
 {
     enum { N = 300, BUCKETS = 40 };

@@ -235,7 +235,8 @@ TEST(a_module_cut_short_is_never_read_past_its_end)
     free(m.bytes);
 }
 
-/* Changes a byte of every round, where() says where; it is never read past its end. */
+/* In each round changes one byte, at the place that where() chooses, and inspects the
+ * module, which must not read past its end. Returns how often it was refused. */
 static int mutate(size_t rounds, size_t (*where)(const struct module *m, uint64_t n))
 {
     struct module m;

@@ -43,8 +43,8 @@ static struct coxi_optimizer of(uint32_t kind)
 static const struct {
     const char *name;
     size_t offset;
-    bool always;   /* taken by all that move values */
-    bool fraction; /* below 1 */
+    bool always;   /* every optimizer that moves values takes it */
+    bool fraction; /* it must be below 1 */
 } numbers[] = {
 #define NUMBER(name) #name, offsetof(struct coxi_optimizer, name)
     {NUMBER(learning_rate), true, false},

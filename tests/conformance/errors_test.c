@@ -238,8 +238,8 @@ static void cancel_long(const struct setup *setup, const char *step, int grace_m
     scene_close(&scene);
 }
 
-/* A cancelled step that calls cox_step_cancelled returns; a step that does not ends
- * with its process. */
+/* A cancelled step returns if it calls cox_step_cancelled. Otherwise its process is
+ * ended. */
 static void check_long(const struct setup *setup)
 {
     cancel_long(setup, "watch_and_count", 60000, 0);

@@ -55,7 +55,7 @@ static void close_amidst(struct story *story)
 static void check_closing(uint32_t queue_max)
 {
     struct story story;
-    /* A first round, so that the threads exist that libraries start only once. */
+    /* Play it once before counting threads, because libraries start some only once. */
     story_with(story_assert_recovered, 2, queue_max);
     int n_threads = coxi_test_threads();
     story_open(&story, 2, queue_max);

@@ -39,7 +39,7 @@ struct hands {
     struct coxi_mutex lock; /* guards the rest; leaf */
     pthread_t first;
     int n;
-    int n_others; /* frames that another one than the first has handled */
+    int n_others; /* frames that a thread other than the first has handled */
 };
 
 static void note_hand(struct end *end, const struct coxi_frame *frame)

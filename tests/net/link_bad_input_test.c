@@ -147,7 +147,9 @@ static void check_single_bytes(struct half *half)
     struct raw_prefix prefix = raw_prefix(10, 100);
     coxi_link_allow(half->end.link, META_MAX, PAYLOAD_MAX);
     for (size_t i = 0; i < 3; i++) {
-        uint8_t *at = bytes + i * 168; /* 16 + 10, to 64; 100, to 104 */
+        /* a prefix (16 bytes) and metadata (10), padded to 64; a payload (100), padded
+         * to 104 */
+        uint8_t *at = bytes + i * 168;
         memcpy(at, &prefix, sizeof(prefix));
         memset(at + sizeof(prefix), 'm', 10);
         memset(at + 64, 'p', 100);

@@ -19,12 +19,12 @@ static uint8_t byte_at(size_t at)
 static const char long_meta[10000] = "made";
 
 struct maker {
-    size_t meta_len; /* of long_meta; 0: 4 */
+    size_t meta_len; /* how many bytes of long_meta to send; 0: the first 4 */
     size_t at;
     size_t len;
     /* from this byte on it fails with COX_EIO; 0: never */
     size_t fails_at;
-    void (*before)(struct maker *); /* each piece */
+    void (*before)(struct maker *); /* called before each piece */
     struct coxi_link *link;
     size_t n_calls;
     pthread_t thread;
@@ -240,7 +240,7 @@ static void check_unread(struct half *half)
     coxi_link_close(half->end.link, COX_ETIMEDOUT, "it does not read");
     assert_int_equal(0, pthread_join(maker.thread, NULL));
     assert_code(COX_ECLOSED, maker.code);
-    /* Only as much as the kernel has room for, and two pieces. */
+    /* No more was made than the kernel has room for, and two pieces. */
     assert_true(maker.at < MUCH);
 }
 

@@ -19,7 +19,7 @@ static int send_later(struct coxi_link *link, const void *meta, size_t len)
     return coxi_link_send(link, &frame, true);
 }
 
-static uint8_t long_payload[5 * MB]; /* lent: it lives on */
+static uint8_t long_payload[5 * MB]; /* static, because it is lent to links */
 
 /* Lends the long payload until more than `bytes` stay in line. */
 static void fill_line(struct end *end, size_t bytes)

@@ -200,7 +200,8 @@ static void check_into(struct pair *pair)
     assert_ptr_not_equal(into, pair->far.frames[1].came_at);
     assert_frame(&pair->far.frames[1], "b", payload, len - 1);
     assert_frame(&pair->far.frames[2], "c", payload, 100);
-    assert_int_equal(2, pair->far.n_on_payload); /* of the long ones */
+    /* it was called only for the long ones */
+    assert_int_equal(2, pair->far.n_on_payload);
     coxi_link_close(pair->near.link, COX_ECLOSED, "");
     coxi_link_close(pair->far.link, COX_ECLOSED, "");
     end_wait_closed(&pair->near, COX_ECLOSED);
@@ -281,7 +282,7 @@ static void check_release(struct pair *pair)
     assert_code(0, send_lent(pair->near.link, &lent, &segments[1], 1)); /* copied */
     end_wait_frames(&pair->far, 2);
     coxi_test_until(all_released, &lent, "the release of what was sent");
-    free(bytes); /* ASan: not read after its release */
+    free(bytes); /* with ASan: nothing reads it after its release */
     end_fini(&pair->near);
     assert_int_equal(2, atomic_load(&lent.n_released));
     end_init(&pair->near);

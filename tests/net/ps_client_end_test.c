@@ -72,7 +72,7 @@ TEST(ps_client_lets_go_of_the_memory_of_an_expired_request)
     assert_code(0, ask_commit(&committed, values, LEN));
     coxi_test_until(tick_until_done, &pulled, "the deadline of a pull");
     coxi_test_until(tick_until_done, &committed, "the deadline of a commit");
-    free(into); /* ASan: neither is touched any more */
+    free(into); /* with ASan: neither is used any more */
     free(values);
     fake_ps_set(&ps, false, false);
     asked_wait(&pulled, COX_ETIMEDOUT);

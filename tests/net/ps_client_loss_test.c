@@ -309,7 +309,7 @@ struct reach {
     char text[256];
 };
 
-static struct reach reach; /* told on the thread that ticks */
+static struct reach reach; /* on_reach, on the thread that ticks, writes it */
 
 static void on_reach(void *arg, struct coxi_psc *psc, const char *text)
 {
@@ -351,7 +351,7 @@ TEST(ps_client_says_that_a_ps_is_out_of_reach_and_when_it_is_back)
     struct asked asked, after;
     fake_ps_start(&other, NULL, 1);
     struct coxi_psc_options options = client_options(&client, other.url);
-    options.index = FAKE_PS_INDEX + 1; /* than `other` is */
+    options.index = FAKE_PS_INDEX + 1; /* not the index of `other` */
     options.unreached_ms = 100;
     options.on_reach = on_reach;
     reach = (struct reach){0};

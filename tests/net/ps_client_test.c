@@ -448,7 +448,7 @@ TEST(ps_client_waits_for_a_ps_that_starts_later)
     char url[300];
     (void)snprintf(url, sizeof(url), "ipc://%s/later", coxi_test_dir());
     struct coxi_psc_options options = client_options(&client, url);
-    options.reconnect_ms = 1; /* holds from the first connection on */
+    options.reconnect_ms = 1; /* does not count before the first connection */
     client_open(&client, &options);
     asked_init(&asked, &client);
     assert_code(0, ask_count(&asked));

@@ -200,7 +200,7 @@ static void both_open_at(struct both *both, struct coxi_bell *bell)
 /* Waits at a bell until data is in one of two rings; returns which. */
 struct guest {
     struct coxi_bell *bell;
-    struct both *both; /* two */
+    struct both *both; /* an array of two */
     pthread_t thread;
     int found; /* -1: none */
 };

@@ -83,7 +83,8 @@ TEST(server_refuses_whom_the_daemon_does_not_want)
     end_fini(&unwanted);
     coxi_server_free(daemon.server);
     assert_int_equal(2, atomic_load(&daemon.n_hellos));
-    assert_int_equal(1, atomic_load(&daemon.n_closed)); /* of the one that was taken */
+    /* of the peer that was accepted */
+    assert_int_equal(1, atomic_load(&daemon.n_closed));
 }
 
 TEST(server_closes_a_connection_whose_message_fails)
@@ -241,7 +242,7 @@ TEST(server_stop_ends_every_thread_with_peers_connected)
     coxi_server_stop(daemon.server);
     coxi_test_until(coxi_test_has_threads, &before, "the end of those threads");
     assert_int_equal(4, atomic_load(&daemon.n_closed));
-    coxi_server_stop(daemon.server); /* again: nothing left */
+    coxi_server_stop(daemon.server); /* a second stop does nothing */
     coxi_server_free(daemon.server);
     for (uint32_t i = 0; i < 4; i++) {
         end_wait_closed(&ends[i], COX_ECLOSED);

@@ -25,7 +25,7 @@
 enum {
     PLACES = 1 << 16,
     DEPTH = 256,
-    COXI_LOCK_BYTES = 128 /* what its code may take */
+    COXI_LOCK_BYTES = 128 /* its code takes no more */
 };
 
 struct table {
@@ -45,7 +45,8 @@ static _Thread_local size_t depth;
 void __cyg_profile_func_enter(void *function, void *from);
 void __cyg_profile_func_exit(void *function, void *from);
 
-/* The tables are larger than a program has places; a full one would turn here for ever. */
+/* A table has more entries than a program has places to count. With a full table the
+ * search would never end. */
 static void count(struct table *table, uintptr_t place)
 {
     const volatile char *flag = atomic_load(&on);

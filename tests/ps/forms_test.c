@@ -11,7 +11,7 @@
 #include "tests/ps/stock.h"
 #include "tests/test.h"
 
-enum { ROWS = 3000, COLUMNS = 3 }; /* a row in 341 goes over the end of a block */
+enum { ROWS = 3000, COLUMNS = 3 }; /* one row in 341 lies in two blocks */
 
 /* A store that holds rows 1000 to 3999 of one variable. */
 struct subject {

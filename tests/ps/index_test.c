@@ -142,8 +142,8 @@ static uint64_t work(const struct coxi_index *index,
 }
 
 /* Without a seed, keys whose hashes differ only in a few bits would fall into few
- * lines, and each put would pass all earlier keys. A seed is bad for one such choice in
- * many, so these seeds are the same at each run. */
+ * lines, and each put would pass all earlier keys. With a few seeds that happens, too,
+ * so the test always uses the same seeds. */
 TEST(index_spreads_keys_that_were_chosen_to_collide)
 {
     enum { N = 1 << 14, LEAST = 16 };

@@ -255,7 +255,7 @@ TEST(adam_goes_on_where_its_count_of_steps_ends)
     assert_true(fabsf(w[0] + 1) < 1e-6F);
 }
 
-/* 0.00001 is meant, but 1 - 0.99999F differs from that by a hundredth. */
+/* The user means a share of 0.00001; 1 - 0.99999F differs from it by about 1 %. */
 TEST(averages_take_the_share_that_was_meant)
 {
     const struct coxi_optimizer adam = {.kind = COXI_OPTIMIZER_ADAM,
@@ -331,7 +331,7 @@ TEST(long_variables_go_where_short_ones_go)
             o = goldens[i].optimizer;
         }
         if (kind == COXI_OPTIMIZER_ROWWISE_ADAGRAD) {
-            continue; /* its rows matter */
+            continue; /* this rule depends on the rows of the gradient */
         }
         o.weight_decay = 0.5F;
         o.clip_value = 0.75F;

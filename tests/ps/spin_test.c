@@ -10,7 +10,7 @@ enum { N_THREADS = 4, ROUNDS = 50000 };
 struct shared {
     struct coxi_spin lock;
     uint64_t count; /* guarded by lock */
-    uint64_t twin;  /* always equal; changed second */
+    uint64_t twin;  /* equal to `count`; changed after it */
     atomic_uint n_unequal;
 };
 

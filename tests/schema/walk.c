@@ -116,7 +116,7 @@ static uint64_t read_closures(const struct coxi_message *m)
                                 sizeof(m->voided.touched[0]), 4);
 }
 
-/* What has a status, all of which have a text. */
+/* True for messages with a status. All of them have a text, too. */
 static bool is_status(const struct coxi_message *m)
 {
     return m->kind == COXI_STATUS || m->kind == COXI_PULLED ||

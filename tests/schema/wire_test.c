@@ -145,7 +145,8 @@ TEST(wire_reads_only_the_version_of_a_hello_of_another_version)
     struct coxi_message message = sample(COXI_HELLO);
     struct coxi_message decoded;
     message.hello.version = COXI_WIRE_VERSION + 41;
-    message.hello.role = (enum coxi_role)0; /* may mean anything there */
+    /* another version may give it any meaning */
+    message.hello.role = (enum coxi_role)0;
     struct bytes bytes = encode(&message);
     assert_true(decode(bytes, &decoded));
     assert_int_equal(COXI_WIRE_VERSION + 41, decoded.hello.version);
@@ -325,7 +326,8 @@ static void assert_refused_with(const struct coxi_message *message, const uint8_
 
 TEST(wire_refuses_enum_values_out_of_range_and_leaves_the_output)
 {
-    /* As they lie there: role, channel, version; kind, id; op, begin. */
+    /* Fields that follow each other in the bytes: role, channel, version; kind, id; op,
+     * begin. */
     static const uint8_t hello[] = {
         COXI_ROLE_WORKER, COXI_CHANNEL_DATA, COXI_WIRE_VERSION, 0, 0, 0};
     static const uint8_t op[] = {COXI_OP_ASSIGN, 0, 0, 0, 0xdd, 0xdd};
@@ -379,7 +381,7 @@ TEST(wire_refuses_every_truncation)
         for (size_t len = 0; len < whole.len; len++) {
             struct bytes part = bytes_copy(whole.data, len);
             assert_false(try_bytes(part));
-            if (len >= 4) { /* and where the length says so */
+            if (len >= 4) { /* also if the message says that it has this length */
                 set_u32(part, 0, (uint32_t)len - 4);
                 (void)try_bytes(part);
             }
@@ -428,7 +430,8 @@ TEST(wire_survives_every_mutated_byte)
     assert_true(n_read > 1000 && n_refused > 1000); /* both cases occurred often */
 }
 
-/* Garbage of its own, and messages with several bytes made garbage. */
+/* Decodes random bytes, and messages in which some bytes are replaced by random
+ * ones. */
 static void survive_garbage(uint64_t seed, int rounds)
 {
     uint64_t state = seed;

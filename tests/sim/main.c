@@ -186,7 +186,8 @@ int main(int argc, char **argv)
     struct arguments arguments = {.seed = 1, .runs = 1000, .calls = 100};
     parse(argc, argv, &arguments);
     json_object_seed(1);
-    json_set_alloc_funcs(malloc, free); /* those of a run */
+    /* through memory.h: jansson's memory belongs to the run */
+    json_set_alloc_funcs(malloc, free);
     if (!arguments.keep_signals) {
         watch_for_crashes();
     }

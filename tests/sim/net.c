@@ -38,7 +38,8 @@ struct piece {
 
 static struct {
     struct coxi_link *open;
-    uint64_t parted[SIM_NODES_MAX][SIM_NODES_MAX]; /* until */
+    /* when the hosts reach each other again */
+    uint64_t parted[SIM_NODES_MAX][SIM_NODES_MAX];
     uint64_t n_sent;
     void (*seen)(const struct sim_sending *sending);
 } net;

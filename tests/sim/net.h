@@ -38,7 +38,8 @@ struct sim_sending {
     struct sim_proc *from;
     struct sim_proc *to;
     const struct coxi_message *message;
-    uint64_t *delay; /* in addition; also for what follows on its connection */
+    /* additional time on the way, also for later messages of this connection */
+    uint64_t *delay;
 };
 
 /* Calls `seen` for each message from now on; NULL: calls nothing. `seen` must neither

@@ -34,7 +34,7 @@ struct program {
     int64_t marked;
     struct cox_table *rows;
     struct cox_future *futures[SIM_CALLS_MAX];
-    uint32_t oldest; /* whose future is held */
+    uint32_t oldest; /* the first call whose future is held */
     uint32_t next;   /* call to be scheduled */
     struct sim_fiber *saver;
     struct sim_fiber *mover;

@@ -102,7 +102,7 @@ static int add_segment(struct cox_step *step, const int64_t *of, uint32_t segmen
     return r;
 }
 
-/* A gradient: of SGD at rate 1 it adds 1. */
+/* Adds 1 to a row: pushes the gradient -1, with SGD at rate 1. */
 static int add_row(struct cox_step *step, uint64_t key)
 {
     const float minus_one = -1;

@@ -230,7 +230,7 @@ int __wrap_uv_is_closing(const uv_handle_t *handle)
     return 0;
 }
 
-/* Of timers alone. */
+/* Only timers are closed by this function. */
 void __wrap_uv_close(uv_handle_t *handle, uv_close_cb closed)
 {
     (void)__wrap_uv_timer_stop((uv_timer_t *)handle);

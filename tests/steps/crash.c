@@ -6,7 +6,8 @@
 
 #include "wait.h"
 
-/* Without UBSan's check, which would abort instead. */
+/* Writes to address NULL. UBSan does not check this function, because it would
+ * abort. */
 __attribute__((no_sanitize("undefined"))) static int null_write(struct cox_step *step)
 {
     int *volatile nowhere = NULL;

@@ -14,8 +14,9 @@ static int add_to_c0(struct cox_step *step, int64_t value)
 }
 
 /*
- * Counts, and returns the sum of its I64 arguments as "x", its worker as "worker", the names
- * of its arguments in their order as "names", and the bytes of an argument "blob" as that.
+ * Counts, and returns the sum of its I64 arguments as "x", its worker as "worker", the
+ * names of its arguments in their order as "names", and the bytes of an argument "blob"
+ * as "blob".
  */
 static int sum(struct cox_step *step)
 {

@@ -5,7 +5,7 @@
 
 enum { ROWS_MAX = 4096 };
 
-/* Gradient 1 for the rows `keys` of table `t` (dim 2) and for all of dense `w`
+/* Pushes gradients of 1 to the rows `keys` of table `t` (dim 2) and to all of dense `w`
  * (f32). */
 static int push_ones(struct cox_step *step)
 {
@@ -105,8 +105,8 @@ static int score(struct cox_step *step)
     return r == 0 ? cox_step_metric_auc(step, metrics[2], labels, scores, 2) : r;
 }
 
-/* Gradients for row 7 of table `t` (dim 2), of which the second number is `value`, and 1 for
- * the first row of `w`. */
+/* Pushes the gradient (1, `value`) to row 7 of table `t` (dim 2), and 1 to the first
+ * row of `w`. */
 static int push_value(struct cox_step *step)
 {
     const uint64_t key = 7;

@@ -39,7 +39,7 @@ static int give(struct cox_step *step, const char *name, uint64_t value)
     return cox_step_return(step, &result);
 }
 
-/* The rows of the arguments: `keys`, or `count` from `begin` on; without these, all. */
+/* The rows that the arguments name: `keys`; or `count` rows from `begin` on; or all. */
 static struct cox_rows rows(struct cox_step *step)
 {
     size_t n = 0;
@@ -54,7 +54,7 @@ static struct cox_rows rows(struct cox_step *step)
     return cox_rows_all();
 }
 
-/* Updates rows of variable `variable` by operation `op` with `values` where they are
+/* Updates rows of variable `variable` by operation `op` with `values`, if these are
  * given. Then returns `result`. */
 static int update(struct cox_step *step)
 {
@@ -67,7 +67,7 @@ static int update(struct cox_step *step)
     return r != 0 ? r : (int)number(step, "result");
 }
 
-/* The same, but ignores the result. */
+/* As update, but ignores the result of the update. */
 static int update_blindly(struct cox_step *step)
 {
     (void)update(step);
@@ -97,7 +97,7 @@ static int pull(struct cox_step *step)
     return r != 0 ? r : cox_step_return(step, &result);
 }
 
-/* The same with as much memory as it takes, of which it returns nothing. */
+/* Pulls all rows of `variable`, however large it is, and returns no floats. */
 static int pull_big(struct cox_step *step)
 {
     struct cox_pull wanted = {.flags = (uint32_t)number(step, "flags")};
@@ -115,7 +115,7 @@ static int pull_big(struct cox_step *step)
     return r;
 }
 
-/* The same, but ignores the outcome, and returns `result`. */
+/* As pull, but ignores the result of the pull, and returns `result`. */
 static int pull_blindly(struct cox_step *step)
 {
     (void)pull(step);
@@ -130,7 +130,7 @@ static int pull_into_nothing(struct cox_step *step)
     return r != 0 ? r : cox_step_pull(step, &wanted, 1);
 }
 
-/* A table needs keys: this gives none, but a number of them. */
+/* Pulls 2 rows of a table without naming their keys, which is an error. */
 static int pull_without_keys(struct cox_step *step)
 {
     static float values[FLOATS_MAX];
@@ -181,8 +181,9 @@ static int scale(struct cox_step *step)
                                                number(step, "overflowed") != 0);
 }
 
-/* Asks for `scale`, pushes `values` as gradients of `variable` (`late`: in that order), adds 1 to
- * "counter", and with `tells` says whether they `overflowed`, first or (`tells` 2) last. */
+/* Asks for the loss scale `scale`, pushes `values` as gradients of `variable` (if
+ * `late`, it pushes before it asks), and adds 1 to "counter". If `tells` is 1 or 2,
+ * reports whether the gradients `overflowed`: 1: before the push; 2: at the end. */
 static int scaled(struct cox_step *step)
 {
     struct cox_variable *variable;
@@ -213,9 +214,9 @@ static int scaled(struct cox_step *step)
     return r;
 }
 
-/* Adds `values` with `weights` to metric `variable`, or, where there are `labels`, those
- * with `values` as scores; one after the other, or all at once. Where there is `assigned`,
- * the metric is assigned that before the last one. Then returns `result`. */
+/* Adds `values` with `weights` to metric `variable`, one after the other. If there are
+ * `labels`, adds all `values` at once, as scores. If there is `assigned`, assigns that
+ * to the metric before it adds the last value. Then returns `result`. */
 static int measure(struct cox_step *step)
 {
     struct cox_variable *metric;

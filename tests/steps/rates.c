@@ -20,7 +20,7 @@ static void fill(int64_t i, int64_t k, const uint64_t *rows, size_t n, float *re
     }
 }
 
-/* Some rows of a table. */
+/* Pushes gradients to some rows of a table. */
 static int push_table(struct cox_step *step, struct cox_variable *t, int64_t i,
                       int64_t k)
 {
@@ -33,7 +33,8 @@ static int push_table(struct cox_step *step, struct cox_variable *t, int64_t i,
     return cox_step_push_rows(step, t, keys, TOUCHED, g);
 }
 
-/* All of a dense variable, two rows of it that are listed, or a slice of two. */
+/* Pushes gradients to a dense variable: to all rows, to two listed ones, or to a slice
+ * of two. */
 static int push_dense(struct cox_step *step, struct cox_variable *d, int64_t i,
                       int64_t k)
 {
@@ -75,8 +76,8 @@ static int train(struct cox_step *step)
     return r;
 }
 
-/* Gradient -1 of row `key` of table `rates` (dim 1): with SGD from 0, the row is its rate.
- * `at`, where there is one: the schedule's step. */
+/* Pushes the gradient -1 to row `key` of table `rates` (dim 1): with SGD from 0, the
+ * row is then its rate. `at`, if given: the schedule's step. */
 static int mark(struct cox_step *step)
 {
     const int64_t *key = cox_step_scalar(step, "key", COX_I64);

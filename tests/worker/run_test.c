@@ -180,7 +180,7 @@ static void report_ten(struct rig *rig, uint64_t first)
     coxi_run_flush(rig->run);
 }
 
-/* Expects these ten; true if all were in one message. */
+/* Expects the reports of ten closures; true if all were in one message. */
 static bool expect_ten(struct rig *rig, uint64_t first)
 {
     bool in_one = true;

@@ -144,7 +144,8 @@ TEST(callback_is_called_for_failed_and_cancelled_closures)
     struct crew_hold hold;
     struct calls calls = {0};
     open_held(&crew, &hold);
-    struct cox_future *failing = schedule(&crew, "hold"); /* without its argument */
+    /* it fails, because it has no argument */
+    struct cox_future *failing = schedule(&crew, "hold");
     assert_code(0, cox_future_then(failing, note_outcome, &calls));
     crew_hold_release(&hold);
     wait_called(&calls, 1);
@@ -377,7 +378,8 @@ TEST(wait_any_is_woken_by_a_closure_that_fails)
     struct crew_hold hold;
     struct drainer drainer;
     open_held(&crew, &hold);
-    struct cox_future *failing = schedule(&crew, "hold"); /* without its argument */
+    /* it fails, because it has no argument */
+    struct cox_future *failing = schedule(&crew, "hold");
     drainer_start(&drainer, failing, NULL);
     crew_hold_release(&hold);
     drainer_join(&drainer);

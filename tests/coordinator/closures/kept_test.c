@@ -25,10 +25,11 @@ TEST(kept_result_is_taken_where_it_is_and_comes_when_it_is_fetched)
         assert_int_equal(1, keep_value(took, "worker"));
         cox_future_free(took);
     }
-    assert_code(COX_ENOTREADY, cox_future_result(made, "x", &value)); /* kept there */
+    /* only the worker has it */
+    assert_code(COX_ENOTREADY, cox_future_result(made, "x", &value));
     assert_code(0, cox_future_fetch(made, -1));
     assert_int_equal(7, keep_value(made, "x"));
-    assert_code(0, cox_future_fetch(made, 0)); /* is here */
+    assert_code(0, cox_future_fetch(made, 0)); /* now the client has it */
     assert_int_equal(1,
                      keep_run(&keep, "worker", &(struct keep_call){.takes = {made}}));
     cox_future_free(made);

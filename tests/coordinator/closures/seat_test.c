@@ -28,7 +28,8 @@ TEST(a_slot_has_a_few_at_hand_before_run_times_are_known_and_never_too_many)
     assert_int_equal(5, coxi_ahead(0, 0));
     assert_int_equal(5, coxi_ahead(0, 40000));
     assert_int_equal(1024, coxi_ahead(1, 40000));
-    assert_int_equal(627, coxi_ahead(1000, 1e9)); /* ways count as 0.5 s at most */
+    /* the time on the way counts as 0.5 s at most */
+    assert_int_equal(627, coxi_ahead(1000, 1e9));
 }
 
 TEST(the_way_to_a_worker_is_what_its_echoes_took_less_what_it_held_them)
