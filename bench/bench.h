@@ -15,14 +15,15 @@
 #include <sys/types.h>
 
 struct bench {
-    double seconds;    /* for a measurement, about */
-    size_t args_bytes; /* of the argument of a closure that has an argument */
+    double seconds;    /* about how long a measurement takes */
+    size_t args_bytes; /* length of a closure's argument, if the case has one */
     bool json;
     const char *only; /* the only measurement that is wanted, or NULL */
     uint32_t workers; /* case scale: number of workers */
     uint32_t ps;
     uint64_t rows; /* case table: rows with which its memory is measured */
-    /* cases checkpoint, recover: bytes of a ps's snapshot, about; 0: the case's own */
+    /* cases checkpoint, recover: about how large a ps's snapshot is; 0: the case
+     * decides */
     uint64_t bytes;
     char self[4096]; /* this program */
     char dir[64];    /* for files; removed at the end */
@@ -36,7 +37,7 @@ struct bench_sample {
     double value;
     double p50_us;
     double p99_us;
-    double cpu_us;    /* of both sides, for an operation; 0: not known */
+    double cpu_us;    /* CPU time of both sides for an operation; 0: not known */
     double cpu_ps_us; /* the part of it that the ps used; 0: not known */
 };
 

@@ -22,7 +22,7 @@
 #include "common/sync.h"
 
 enum {
-    SLICE_MS = 100,     /* between two looks whether to end early */
+    SLICE_MS = 100,     /* time between two checks whether to end early */
     CLOSE_MS = 5000,    /* for steps that still run at the end */
     PATIENCE_MS = 3000, /* for processes to end after the cluster was closed */
     /* steps; with --speculate they are joined before the next burst */

@@ -27,7 +27,7 @@ enum {
     WORKERS_MAX = 64,
     WAKE_MS = 50,   /* how late it may notice that it must rage, or end */
     LONG_STOPS = 8, /* one stop in this many is longer than the peer timeout */
-    LONG_CUTS = 4,  /* the same of cuts */
+    LONG_CUTS = 4,  /* one cut in this many is longer than the peer timeout */
     /* the disk is full for this part of the time between two such events */
     FULL_SHARE = 4,
     STOP_MIN_MS = 5,

@@ -152,7 +152,7 @@ static void measure_write(struct job *job)
         remove_file(job);
         double dd_seconds = bench_dd(job->path, file.bytes);
         remove_file(job);
-        if (i >= 0) { /* the first round: the disk may be slow at first */
+        if (i >= 0) { /* discard the first round: the disk may be slow at first */
             m.value[i].value = bytes / seconds / 1e9;
             m.baseline[i] = bytes / dd_seconds / 1e9;
         }

@@ -195,7 +195,7 @@ static void lose_ps(struct training *t, uint32_t ps, double ret[N_PARTS])
     train(t, t->trained);
     memcpy(before, t->most, sizeof(before));
     double killed = kill_ps(ps);
-    double gone = bench_now(); /* by the clock that steps return */
+    double gone = bench_now(); /* steps return times of this clock */
     while (train_one(t, found) <= gone) {
     }
     double done = clock_time();

@@ -58,7 +58,7 @@ struct scale {
     struct cox_function *nothing;
     uint32_t n_workers;
     size_t batch;
-    struct call *calls; /* batch */
+    struct call *calls; /* an array of `batch` calls */
     char params[64];
 
     struct coxi_mutex lock; /* guards the counts of callbacks; leaf */

@@ -49,7 +49,7 @@ struct job {
 
 enum way { TABLE, PLAIN, FLAT };
 
-/* The numbers of the rows, if they are known. */
+/* The numbers of the rows to use; only the flat array knows them. */
 static const uint32_t *numbers_of(const struct job *job, enum way way)
 {
     return way == FLAT ? job->numbers : NULL;

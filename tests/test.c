@@ -146,7 +146,8 @@ int coxi_test_hold_file(const char *path)
 {
     int fd = open(path, O_RDWR | O_CLOEXEC);
     assert_true(fd >= 0);
-    assert_true(signal(SIGIO, SIG_IGN) != SIG_ERR); /* tells that somebody tries */
+    /* the lease sends SIGIO when somebody tries to open it */
+    assert_true(signal(SIGIO, SIG_IGN) != SIG_ERR);
     assert_int_equal(0, fcntl(fd, F_SETLEASE, F_WRLCK));
     return fd;
 }

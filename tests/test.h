@@ -78,10 +78,12 @@ void coxi_test_write(const char *path, const void *bytes, size_t len);
 
 /*
  * Makes an existing file one that takes long to open: whoever tries that waits until
- * the descriptor, which this returns, is closed. By a lease; nobody may have it open.
+ * the descriptor, which this returns, is closed. Uses a lease, so nobody may have the
+ * file open yet.
  */
 int coxi_test_hold_file(const char *path);
-bool coxi_test_is_wanted(void *fd); /* a condition: somebody tries; of the int *fd */
+/* condition for coxi_test_until: somebody tries to open it; `fd` points to the int */
+bool coxi_test_is_wanted(void *fd);
 
 /* Reads a whole file and adds a NUL; for free(). */
 char *coxi_test_read(const char *path, size_t *ret_len);

@@ -37,7 +37,7 @@ struct coxi_recorder_slot {
 struct killer {
     struct coxi_digest module;
     uint32_t n_deaths;
-    int signal; /* of the last one; 0: it exited */
+    int signal; /* signal of the last death; 0: the process exited */
 };
 
 struct coxi_recorder {
@@ -49,7 +49,8 @@ struct coxi_recorder {
     struct coxi_session client; /* the last client that has come */
     uint32_t unused[4];         /* to the end of the cache line */
     struct coxi_recorder_slot slots[COXI_RECORDER_MAX];
-    struct coxi_session sessions[COXI_RECORDER_MAX]; /* of `crashed` */
+    /* the sessions to which the entries of `crashed` belong */
+    struct coxi_session sessions[COXI_RECORDER_MAX];
     struct coxi_crashed_head crashed[COXI_RECORDER_MAX];
     struct coxi_digest loading; /* valid while is_loading */
     atomic_uint is_loading;

@@ -132,8 +132,8 @@ TEST(normal_numbers_have_their_mean_and_deviation)
     assert_true(fabs((double)within_one / N - 0.6827) < 0.01);
 }
 
-/* That of a standard normal number cut off at 2 deviations: Johnson, Kotz, Balakrishnan,
- * Continuous univariate distributions 1, 10.1. */
+/* The deviation of a standard normal number that is cut off at 2 deviations: Johnson,
+ * Kotz, Balakrishnan, Continuous univariate distributions 1, 10.1. */
 static const double truncated_deviation = 0.87962566;
 
 TEST(truncated_normal_numbers_have_their_mean_deviation_and_bounds)

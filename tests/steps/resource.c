@@ -202,7 +202,7 @@ static int make_crash_once(struct cox_step *step)
     return keep(step, 0);
 }
 
-/* Updates c0 all the same. */
+/* Updates c0, which a resource's function may not do, and ignores the error. */
 static int make_update(struct cox_step *step)
 {
     const int64_t one = 1;
@@ -251,7 +251,7 @@ static int bump(struct cox_step *step)
         r = wait_at(step, text(step, "path"));
     }
     if (r == 0) {
-        int64_t *count = &((struct thing *)value)->count; /* of all slots */
+        int64_t *count = &((struct thing *)value)->count; /* all slots count in it */
         r = give(step, "count", __atomic_add_fetch(count, 1, __ATOMIC_RELAXED));
     }
     if (r == 0) {

@@ -32,14 +32,15 @@ TEST(results_are_found_by_closure_until_they_are_dropped)
     struct coxi_results results;
     coxi_results_init(&results, 1 << 20);
     for (uint64_t i = 1; i <= 3; i++) {
-        /* In one bucket. */
+        /* All three closures are in one bucket of the table. */
         struct coxi_buffer values = bytes_of(i == 2 ? "two" : "other");
         assert_true(coxi_results_keep(&results, i * COXI_RESULTS_BUCKETS, 1, &values));
         assert_null(values.data);
     }
     assert_kept(&results, 2 * COXI_RESULTS_BUCKETS, "two");
     struct coxi_held *used = coxi_results_get(&results, 2 * COXI_RESULTS_BUCKETS);
-    coxi_results_drop(&results, 2 * COXI_RESULTS_BUCKETS, 2); /* another attempt's */
+    /* names another attempt, so nothing is dropped */
+    coxi_results_drop(&results, 2 * COXI_RESULTS_BUCKETS, 2);
     assert_kept(&results, 2 * COXI_RESULTS_BUCKETS, "two");
     coxi_results_drop(&results, 2 * COXI_RESULTS_BUCKETS, 1);
     coxi_results_drop(&results, 2 * COXI_RESULTS_BUCKETS, 1);
@@ -251,7 +252,7 @@ TEST(kept_results_are_sent_when_the_client_wants_them)
     size_t len = 0;
     open_kept(&rig);
     keep_one(&rig, 5);
-    for (int i = 0; i < 2; i++) { /* it stays */
+    for (int i = 0; i < 2; i++) { /* it stays, so it can be sent twice */
         coxi_run_send_result(rig.run, &(struct coxi_result){1, 1, 0, ""});
         const struct coxi_message *answer = caller_expect(rig.caller, COXI_RESULT);
         assert_int_equal(0, answer->result.code);

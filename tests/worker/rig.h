@@ -54,7 +54,7 @@ void rig_close(struct rig *rig);
 /* A connection: the worker's end (for coxi_run_set_data), and the other. */
 struct coxi_link *rig_connect(struct caller **ret);
 
-/* Creates a variable like `variable`, with its rows cut into n_shards shards one on
+/* Creates a variable like `variable`. Its rows are cut into n_shards shards, one on
  * each ps from first_ps on (a table: 0 shards). Returns its id. */
 uint32_t rig_create(struct rig *rig, const struct coxi_variable *variable,
                     uint32_t first_ps, uint32_t n_shards);
@@ -94,7 +94,8 @@ void rig_push(struct rig *rig, uint64_t closure, uint32_t attempt, const char *f
 void rig_push_add(struct rig *rig, uint64_t closure, uint32_t attempt, const char *name,
                   int64_t value);
 
-/* The next closure that the client is told has ended. Valid until the next call. */
+/* The next report of a closure's end that the client gets. Valid until the next
+ * call. */
 struct rig_done {
     struct coxi_done_head head;
     const uint32_t *touched;

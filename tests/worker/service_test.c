@@ -230,7 +230,7 @@ TEST(worker_leaves_an_older_generation_for_a_newer_one)
     worker_open(&w);
     struct caller *old = join_ready(&w, &run1);
     struct caller *client = join_ready(&w, &newer);
-    caller_expect_end(old); /* it may wait for an answer, but there is none */
+    caller_expect_end(old); /* its connection ends without a message */
     caller_close(old);
     old = caller_open(w.address, &hello);
     caller_expect_refusal(old, COX_EFENCED, "generation 6");
