@@ -15,8 +15,8 @@
 #include "net/ps_client.h"
 
 enum {
-    CHECK_MS = 20,  /* between looks at a local cluster that is starting */
-    TRIED_MS = 1000 /* for first contacts with workers beyond min_workers */
+    CHECK_MS = 20,  /* time between two looks at a local cluster that is starting */
+    TRIED_MS = 1000 /* wait for the first contact with workers beyond min_workers */
 };
 
 /* ---- the cluster's list */

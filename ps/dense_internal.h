@@ -27,9 +27,11 @@ struct coxi_dense {
     float *states[COXI_STATES_MAX];
     atomic_uint_least64_t step;
     atomic_uint_least64_t version;
-    uint64_t version_since;  /* the version at the last coxi_dense_track_cut ... */
-    uint64_t version_before; /* the version at the last coxi_dense_track_cut */
-    /* the version at the cut of the snapshot on which the next one may build */
+    /* the version at the last coxi_dense_track_cut */
+    uint64_t version_since;
+    /* the version at the cut of the snapshot on which the last one builds */
+    uint64_t version_before;
+    /* the cut that is being read, or NULL; changed while no update is under way */
     struct coxi_dense_cut *cut;
     struct coxi_mutex rows; /* guards the states of rows; comes before `locks` */
     /* locks[p % COXI_DENSE_STRIPES] guards the content of part p; leaf */

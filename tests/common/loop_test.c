@@ -519,7 +519,7 @@ TEST(no_mail_runs_while_its_poster_uses_the_loop)
     assert_code(0, coxi_loop_new(0, NULL, NULL, &slow.loop));
     assert_code(0, coxi_thread_start(&thread, "post", post_slowly, &slow));
     assert_true(gate_wait(&slow.wakes, 1));
-    /* the mail could free the loop, so this does not run it yet */
+    /* waits until the poster has left the loop, because the mail could free it */
     coxi_loop_run_posted(slow.loop);
     assert_true(gate_wait(&slow.ran, 1));
     assert_int_equal(0, pthread_join(thread, NULL));

@@ -223,7 +223,7 @@ TEST(ps_that_is_being_restored_is_claimed_at_once_and_has_nothing_of_the_old_run
     uint64_t now = coxi_psc_incarnation(client); /* a new incarnation since the claim */
     assert_code(0, harbour_create(client, &newer, 2));
     assert_code(0, harbour_pull(client, &newer, now, found, 2));
-    /* the answer to the newer request */
+    /* nobody asked for it: a newer client has claimed the ps */
     assert_int_equal(0, caller_expect(caller, COXI_STATUS)->request);
     assert_int_equal(0, caller_waiting(caller));
     assert_int_equal(0, close(held));

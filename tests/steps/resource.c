@@ -202,7 +202,7 @@ static int make_crash_once(struct cox_step *step)
     return keep(step, 0);
 }
 
-/* Updates c0, which a resource's function may not do, and ignores the error. */
+/* Updates c0, which a resource's function may not do. Returns 0 if that is refused. */
 static int make_update(struct cox_step *step)
 {
     const int64_t one = 1;
