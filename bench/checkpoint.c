@@ -67,7 +67,7 @@ static void open_store(struct job *job)
                                    .epsilon = 1e-7F,
                                    .initial_accumulator = 0.1F}}};
     bench_check(coxi_store_new(0, INCARNATION, &job->store), "store");
-    bench_check(coxi_store_claim(job->store, &job->session, false), "claim");
+    bench_check(coxi_store_claim(job->store, &job->session, NULL), "claim");
     bench_check(coxi_store_create(job->store, &create), "create");
     atomic_store(&job->closure, 2);
 }

@@ -160,7 +160,7 @@ struct local_step *local_step_new(uint32_t dim)
     local->session = (struct coxi_session){1, 1, 1};
     local->bias_shard = (struct coxi_shard){0, 0, 1};
     bench_check(coxi_store_new(0, 1, &local->store), "store");
-    bench_check(coxi_store_claim(local->store, &local->session, true), "store");
+    bench_check(coxi_store_claim(local->store, &local->session, NULL), "store");
     create(local, WEIGHTS, "weights", COXI_KIND_TABLE, dim);
     create(local, BIAS, "bias", COXI_KIND_DENSE, 1);
     return local;

@@ -507,6 +507,19 @@ void coxi_server_tell(struct coxi_server *server,
     free(links);
 }
 
+void coxi_server_close(struct coxi_server *server,
+                       bool (*match)(const void *arg, const struct coxi_hello *hello),
+                       const void *arg, int code, const char *text)
+{
+    struct coxi_link **links;
+    size_t n = take_links(server, match, arg, &links);
+    for (size_t i = 0; i < n; i++) {
+        coxi_link_close(links[i], code, text);
+        coxi_link_unref(links[i]);
+    }
+    free(links);
+}
+
 /* Takes the connections that have ended (`all`: every connection) out of the list. */
 static struct connection *take_ended(struct coxi_server *server, bool all)
 {

@@ -110,6 +110,11 @@ void coxi_server_tell(struct coxi_server *server,
                       bool (*match)(const void *arg, const struct coxi_hello *hello),
                       const void *arg, const struct coxi_message *message);
 
+/* Closes the link of every matching peer, if there is memory. Any thread. */
+void coxi_server_close(struct coxi_server *server,
+                       bool (*match)(const void *arg, const struct coxi_hello *hello),
+                       const void *arg, int code, const char *text);
+
 /* Sends heartbeats and frees closed connections. Call it several times in a quarter of
  * the timeout. */
 void coxi_server_tick(struct coxi_server *server);

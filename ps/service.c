@@ -15,6 +15,7 @@
 #include "common/rand.h"
 #include "common/sync.h"
 #include "net/server.h"
+#include "ps/claims.h"
 #include "ps/deferred.h"
 #include "ps/payloads.h"
 #include "ps/places.h"
@@ -24,13 +25,6 @@
 _Static_assert((int)COXI_PULL_ROOM <= (int)COXI_LINK_MADE_ROOM,
                "what a link has room for is enough");
 
-/* A claim, and the answer that it got. */
-struct claimed {
-    uint64_t run;
-    uint64_t generation;
-    int code;
-};
-
 struct coxi_ps {
     struct coxi_store *store;
     struct coxi_server *server;
@@ -39,8 +33,7 @@ struct coxi_ps {
     uint32_t index;
     const char *root; /* of its files, or NULL */
     struct coxi_payloads payloads;
-    struct coxi_mutex lock; /* guards told; leaf */
-    struct claimed told;    /* the last claim that was logged */
+    struct coxi_claims claims;
 };
 
 /* ---- answers */
@@ -278,86 +271,6 @@ static int answer_describe(struct coxi_ps *ps, struct coxi_peer *peer,
     return r;
 }
 
-static bool is_owner(const void *arg, const struct coxi_hello *hello)
-{
-    return hello->role == COXI_ROLE_CLIENT && coxi_session_equal(&hello->session, arg);
-}
-
-/* True if no client of the session that has the store is connected. */
-static bool owner_is_gone(struct coxi_ps *ps)
-{
-    struct coxi_session owner;
-    return coxi_store_owner(ps->store, &owner) &&
-           !coxi_server_any(ps->server, is_owner, &owner);
-}
-
-/* True if the client that has the store has not been heard of since this peer came. It
- * may have vanished with its host, which is noticed only after --peer-timeout-ms. */
-static bool owner_is_silent(struct coxi_ps *ps, const struct coxi_peer *peer)
-{
-    struct coxi_session owner;
-    return coxi_store_owner(ps->store, &owner) &&
-           coxi_server_heard_ms(ps->server, is_owner, &owner) < peer->since_ms;
-}
-
-/* True for the control connection of an older client of the run. */
-static bool is_replaced(const void *arg, const struct coxi_hello *hello)
-{
-    const struct coxi_session *session = arg;
-    return hello->role == COXI_ROLE_CLIENT && hello->channel == COXI_CHANNEL_CONTROL &&
-           hello->session.run == session->run &&
-           hello->session.generation < session->generation;
-}
-
-/* Tells older clients of the run that they were replaced, because an idle client would
- * not learn it otherwise. A client that is not connected now learns it when it greets
- * again. */
-static void tell_replaced(struct coxi_ps *ps, const struct coxi_session *session)
-{
-    struct coxi_message message = {.kind = COXI_STATUS};
-    char text[128];
-    (void)snprintf(text, sizeof(text), "another client has taken over: generation %llu",
-                   (unsigned long long)session->generation);
-    message.status.code = COX_EFENCED;
-    message.status.message = text;
-    coxi_server_tell(ps->server, is_replaced, session, &message);
-}
-
-/* Logs the answer to a claim only if it differs from the last one, because a client
- * that waits for another client's end claims ten times a second. */
-static void log_claim(struct coxi_ps *ps, const struct coxi_session *claim, int code)
-{
-    const struct claimed told = {claim->run, claim->generation, code};
-    coxi_lock(&ps->lock);
-    bool again = code != 0 && ps->told.run == told.run &&
-                 ps->told.generation == told.generation && ps->told.code == code;
-    ps->told = told;
-    coxi_unlock(&ps->lock);
-    if (!again) {
-        coxi_log(code == 0 ? COXI_LOG_INFO : COXI_LOG_WARN, "claim",
-                 "run=%016llx generation=%llu result=%s",
-                 (unsigned long long)claim->run, (unsigned long long)claim->generation,
-                 coxi_error_name(code));
-    }
-}
-
-static int answer_claim(struct coxi_ps *ps, struct coxi_peer *peer,
-                        const struct coxi_message *request)
-{
-    int r = coxi_store_claim(ps->store, &request->claim, owner_is_gone(ps));
-    struct coxi_message answer = {.request = request->request, .kind = COXI_STATUS};
-    r = r == COX_EBUSY && owner_is_silent(ps, peer) ? COX_EAGAIN : r;
-    answer.status.code = r;
-    answer.status.message = r != 0 ? coxi_error_text() : "";
-    answer.status.incarnation = r == 0 ? coxi_store_incarnation(ps->store) : 0;
-    log_claim(ps, &request->claim, r);
-    int sent = coxi_message_send(peer->link, &answer, NULL, false);
-    if (r == 0) {
-        tell_replaced(ps, &request->claim);
-    }
-    return sent;
-}
-
 /* ---- requests */
 
 static int on_payload(void *arg, struct coxi_peer *peer, const struct coxi_message *m,
@@ -443,7 +356,7 @@ static int handle(struct coxi_ps *ps, struct coxi_peer *peer,
     case COXI_COMMIT:
         return answer_commit(ps, peer, m, frame);
     case COXI_CLAIM:
-        return answer_claim(ps, peer, m);
+        return coxi_claims_answer(&ps->claims, ps->store, peer, m);
     case COXI_RELEASE:
         return answer_status(peer, m, COXI_STATUS,
                              coxi_store_release(ps->store, &m->release));
@@ -519,7 +432,7 @@ int coxi_ps_open(const struct coxi_ps_options *options, struct coxi_ps **ret)
     if (ps == NULL) {
         return coxi_error_memory("the ps");
     }
-    coxi_mutex_init(&ps->lock);
+    coxi_claims_init(&ps->claims);
     struct coxi_server_options server = {
         .listen = options->listen,
         .self = {.role = COXI_ROLE_PS,
@@ -581,7 +494,7 @@ void coxi_ps_close(struct coxi_ps *ps)
         coxi_deferred_free(ps->restores);
         coxi_server_free(ps->server);
         coxi_store_free(ps->store);
-        coxi_mutex_fini(&ps->lock);
+        coxi_claims_fini(&ps->claims);
         free(ps);
     }
 }

@@ -106,9 +106,10 @@ int coxi_store_ready(const struct coxi_store *store, const struct coxi_session *
 
 /* Checks whether another client may claim the store. Registry written. */
 static int may_take(struct coxi_store *store, const struct coxi_session *session,
-                    bool owner_gone)
+                    const struct coxi_session *gone)
 {
     const struct coxi_session *owner = &store->session;
+    bool owner_gone = gone != NULL && coxi_session_equal(owner, gone);
     int r = coxi_served_check(&store->served, session, store->ps_index);
     if (r == 0 && store->claimed && owner->run != session->run && !owner_gone) {
         r = coxi_error(COX_EBUSY, "ps %u serves run %016llx: end that first",
@@ -133,12 +134,12 @@ static int take(struct coxi_store *store, const struct coxi_session *session)
 }
 
 int coxi_store_claim(struct coxi_store *store, const struct coxi_session *session,
-                     bool owner_gone)
+                     const struct coxi_session *gone)
 {
     int r = 0;
     coxi_write_lock(&store->registry);
     if (!store->claimed || !coxi_session_equal(&store->session, session)) {
-        r = may_take(store, session, owner_gone);
+        r = may_take(store, session, gone);
         if (r == 0) {
             r = take(store, session);
         }

@@ -38,10 +38,10 @@ void coxi_store_set_root(struct coxi_store *store, const char *root);
  * cut off, its workers, a commit under way) either finds everything that it left, or
  * gets COX_EPSLOST. COX_EFENCED: a newer client of the run has claimed the store, even
  * if it has released it since (ps/served.h). COX_EBUSY: another run has the store, and
- * its client is alive.
+ * its session is not `gone`: the one whose client was found to be gone (NULL: none).
  */
 int coxi_store_claim(struct coxi_store *store, const struct coxi_session *session,
-                     bool owner_gone);
+                     const struct coxi_session *gone);
 
 /* The current incarnation. Never waits. */
 uint64_t coxi_store_incarnation(const struct coxi_store *store);

@@ -123,11 +123,25 @@ int coxi_ps_moment(struct cox_coordinator *c, uint64_t *ret_incarnations)
     return r;
 }
 
+/* A ps has answered that it is lost to us. Its connection ends for the same reason:
+ * waits a moment for that, so that requests are not repeated as fast as they fail. */
+static void await_loss(struct cox_coordinator *c)
+{
+    struct coxi_ps_set *set = &c->ps;
+    coxi_lock(&set->lock);
+    if (!coxi_ps_any_lost(c, true) && !set->stop) {
+        struct timespec until = coxi_deadline(SLICE_MS);
+        (void)coxi_wait_until(&set->changed, &set->lock, &until);
+    }
+    coxi_unlock(&set->lock);
+}
+
 bool coxi_ps_again(struct cox_coordinator *c, int *code)
 {
     if (*code != COX_EPSLOST || !coxi_ps_may_return(c)) {
         return false;
     }
+    await_loss(c);
     int r = coxi_ps_wait(c);
     *code = r != 0 ? r : *code;
     return r == 0;

@@ -56,6 +56,36 @@ static struct caller *owner_before(struct asker *asker)
     return owner;
 }
 
+static bool is_given_the_ps(void *arg)
+{
+    return harbour_claim(((struct asker *)arg)->psc, &run2) == 0;
+}
+
+/*
+ * A peer of run 1 is connected while run 2 takes the ps. It was greeted with the
+ * incarnation before, so it would hear for ever that its requests are for another one.
+ */
+TEST(ps_cuts_off_the_peers_of_a_run_whose_place_was_taken)
+{
+    struct harbour h;
+    struct asker asker = {.harbour = &h};
+    const struct coxi_hello worker = {.role = COXI_ROLE_WORKER, .session = run1};
+    const struct coxi_hello reader = {.role = COXI_ROLE_TOOL, .session = run1};
+    struct caller *owner = owner_before(&asker);
+    struct caller *left = caller_join(coxi_ps_url(h.ps), &worker);
+    struct caller *reads = caller_join(coxi_ps_url(h.ps), &reader);
+    caller_close(owner);
+    coxi_test_until(is_given_the_ps, &asker, "the owner to be gone");
+    caller_expect_end(left);
+    const struct coxi_message count = {.request = 1, .kind = COXI_COUNT};
+    caller_send(reads, &count, NULL, 0); /* readers follow whatever run there is */
+    (void)caller_next(reads);
+    caller_close(left);
+    caller_close(reads);
+    coxi_psc_close(asker.psc);
+    harbour_close(&h);
+}
+
 TEST(ps_tells_whether_the_client_that_has_it_was_heard_since_another_came)
 {
     struct harbour h;

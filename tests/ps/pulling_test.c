@@ -104,7 +104,7 @@ TEST(store_refuses_the_rest_of_a_pull_when_a_newer_client_has_come)
     assert_code(
         0, coxi_store_pull_some(p.stock.store, &p.pulling, piece, sizeof(piece), &n));
     struct coxi_session newer = {.run = 1, .generation = 2, .token = 12};
-    assert_code(0, coxi_store_claim(p.stock.store, &newer, false));
+    assert_code(0, coxi_store_claim(p.stock.store, &newer, NULL));
     size_t none = 0;
     assert_code(COX_EFENCED, coxi_store_pull_some(p.stock.store, &p.pulling, piece,
                                                   sizeof(piece), &none));

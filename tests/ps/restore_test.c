@@ -360,7 +360,7 @@ static int interrupt(struct stock *stock, char *path,
     coxi_test_until(has_rows, &attempt, "rows that are restored");
     if (claimed) {
         stock->session.generation++;
-        assert_code(0, coxi_store_claim(stock->store, &stock->session, false));
+        assert_code(0, coxi_store_claim(stock->store, &stock->session, NULL));
     } else {
         coxi_store_abandon_restore(stock->store);
     }
@@ -495,7 +495,7 @@ TEST(restore_of_a_damaged_file_leaves_a_store_that_is_claimed_anew_and_restored)
     assert_code(COX_ECHECKSUM, restore(&again, 1, path, &file));
     file.crc32 ^= 1;
     again.session.generation++;
-    assert_code(0, coxi_store_claim(again.store, &again.session, false));
+    assert_code(0, coxi_store_claim(again.store, &again.session, NULL));
     create(&again);
     assert_code(0, restore(&again, 1, path, &file));
     stock_close(&stock);

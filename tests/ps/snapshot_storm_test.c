@@ -294,7 +294,7 @@ static int interrupt(struct stock *s)
     assert_int_equal(0, pthread_create(&thread, NULL, take_one, &attempt));
     coxi_test_until(is_begun, &attempt, "the file of a snapshot");
     s->session.generation++;
-    assert_code(0, coxi_store_claim(s->store, &s->session, false));
+    assert_code(0, coxi_store_claim(s->store, &s->session, NULL));
     assert_int_equal(0, pthread_join(thread, NULL));
     assert_int_equal(attempt.result == 0, is_begun(&attempt));
     (void)unlink(attempt.request.path);

@@ -10,7 +10,7 @@ void stock_open(struct stock *stock)
 {
     *stock = (struct stock){.session = {.run = 1, .generation = 1, .token = 11}};
     assert_code(0, coxi_store_new(0, STOCK_INCARNATION, &stock->store));
-    assert_code(0, coxi_store_claim(stock->store, &stock->session, false));
+    assert_code(0, coxi_store_claim(stock->store, &stock->session, NULL));
 }
 
 void stock_close(struct stock *stock)

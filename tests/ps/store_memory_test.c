@@ -36,7 +36,7 @@ TEST(store_makes_no_variable_that_memory_max_has_no_room_for)
     assert_code(0, coxi_store_create(s.store, &create));
     /* A run's variables are freed with it. */
     assert_code(0, coxi_store_release(s.store, &s.session));
-    assert_code(0, coxi_store_claim(s.store, &s.session, false));
+    assert_code(0, coxi_store_claim(s.store, &s.session, NULL));
     create.variable.id = 0;
     create.variable.shape[0] = shard.count = 1 << 20;
     assert_code(0, coxi_store_create(s.store, &create));
@@ -195,7 +195,7 @@ TEST(store_counts_what_it_holds_and_has_done_in_this_run)
     assert_int_equal(1, found.pulls);
     assert_int_equal(2, found.rows);
     assert_true(found.bytes > 16 + 2 * (sizeof(uint64_t) + 8));
-    assert_code(0, coxi_store_claim(s.store, &run2, true));
+    assert_code(0, coxi_store_claim(s.store, &run2, &s.session));
     found = stock_counts(&s);
     assert_int_equal(0, found.commits);
     assert_int_equal(0, found.duplicates);

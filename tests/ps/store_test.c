@@ -26,7 +26,7 @@ TEST(store_is_nobodys_at_first_and_after_its_release)
     assert_int_equal(11, owner.token);
     assert_code(0, coxi_store_release(s.store, &s.session));
     assert_false(coxi_store_owner(s.store, &owner));
-    assert_code(0, coxi_store_claim(s.store, &run2, false));
+    assert_code(0, coxi_store_claim(s.store, &run2, NULL));
     stock_close(&s);
 }
 
@@ -36,7 +36,7 @@ TEST(store_keeps_everything_when_its_owner_claims_it_again)
     stock_open(&s);
     uint32_t v = stock_dense(&s, "v", COX_I64, 1);
     assert_code(0, stock_count(&s, v, 10, NULL));
-    assert_code(0, coxi_store_claim(s.store, &s.session, false));
+    assert_code(0, coxi_store_claim(s.store, &s.session, NULL));
     assert_int_equal(1, stock_number(&s, v));
     stock_close(&s);
 }
@@ -48,11 +48,11 @@ TEST(store_is_taken_over_by_a_newer_generation_which_finds_it_empty)
     struct coxi_session old = s.session;
     uint32_t v = stock_dense(&s, "v", COX_I64, 1);
     s.session = (struct coxi_session){.run = 1, .generation = 2, .token = 12};
-    assert_code(0, coxi_store_claim(s.store, &s.session, false));
+    assert_code(0, coxi_store_claim(s.store, &s.session, NULL));
     assert_code(COX_ENOENT, stock_count(&s, v, 10, NULL));
     s.session = old;
     assert_code(COX_EFENCED, stock_count(&s, v, 10, NULL));
-    assert_code(COX_EFENCED, coxi_store_claim(s.store, &old, true));
+    assert_code(COX_EFENCED, coxi_store_claim(s.store, &old, &s.session));
     assert_code(COX_EFENCED, coxi_store_release(s.store, &old));
     stock_close(&s);
 }
@@ -65,7 +65,7 @@ TEST(store_refuses_an_equal_generation_with_another_token)
     stock_open(&s);
     twin = s.session;
     twin.token++;
-    assert_code(COX_EFENCED, coxi_store_claim(s.store, &twin, true));
+    assert_code(COX_EFENCED, coxi_store_claim(s.store, &twin, &s.session));
     assert_true(coxi_store_owner(s.store, &owner));
     assert_int_equal(s.session.token, owner.token);
     stock_close(&s);
@@ -77,10 +77,12 @@ TEST(store_is_busy_for_another_run_until_its_owner_is_gone)
     struct coxi_session owner;
     stock_open(&s);
     (void)stock_dense(&s, "v", COX_I64, 1);
-    assert_code(COX_EBUSY, coxi_store_claim(s.store, &run2, false));
+    assert_code(COX_EBUSY, coxi_store_claim(s.store, &run2, NULL));
     assert_error_names("0000000000000001");
     assert_true(coxi_store_owner(s.store, &owner) && owner.run == 1);
-    assert_code(0, coxi_store_claim(s.store, &run2, true));
+    const struct coxi_session before = {.run = 9, .generation = 1, .token = 99};
+    assert_code(COX_EBUSY, coxi_store_claim(s.store, &run2, &before)); /* not of this */
+    assert_code(0, coxi_store_claim(s.store, &run2, &s.session));
     assert_true(coxi_store_owner(s.store, &owner) && owner.run == 2);
     assert_int_equal(0, stock_counts(&s).bytes);
     stock_close(&s);
