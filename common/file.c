@@ -31,20 +31,29 @@ int coxi_path(char ret[PATH_MAX], const char *format, ...)
 
 /* ---- reading */
 
-static int read_all(int fd, const char *path, uint8_t *bytes, size_t len)
+ssize_t coxi_fd_read(int fd, void *to, size_t room)
 {
     size_t have = 0;
-    while (have < len) {
-        ssize_t n = read(fd, bytes + have, len - have);
-        if (n == 0) {
-            return coxi_error(COX_EIO, "cannot read %s: it became shorter", path);
-        }
+    ssize_t n = 1;
+    while (n != 0 && have < room) {
+        n = read(fd, (uint8_t *)to + have, room - have);
         if (n < 0 && errno != EINTR) {
-            return coxi_error_errno(COX_EIO, "cannot read %s", path);
+            return -1;
         }
         have += n > 0 ? (size_t)n : 0;
     }
-    return 0;
+    return (ssize_t)have;
+}
+
+static int read_all(int fd, const char *path, uint8_t *bytes, size_t len)
+{
+    ssize_t n = coxi_fd_read(fd, bytes, len);
+    if (n < 0) {
+        return coxi_error_errno(COX_EIO, "cannot read %s", path);
+    }
+    return (size_t)n == len
+               ? 0
+               : coxi_error(COX_EIO, "cannot read %s: it became shorter", path);
 }
 
 int coxi_file_read(const char *path, size_t max, uint8_t **ret, size_t *ret_len)
@@ -98,15 +107,16 @@ void coxi_file_last_line(const char *path, char *ret, size_t len)
 
 /* ---- writing */
 
-static int write_all(int fd, const uint8_t *bytes, size_t len)
+int coxi_fd_write(int fd, const void *bytes, size_t len)
 {
+    const uint8_t *at = bytes;
     while (len > 0) {
-        ssize_t n = write(fd, bytes, len);
+        ssize_t n = write(fd, at, len);
         if (n < 0 && errno != EINTR) {
             return -1;
         }
         if (n > 0) {
-            bytes += n;
+            at += n;
             len -= (size_t)n;
         }
     }
@@ -127,7 +137,7 @@ int coxi_file_write(const char *path, const void *bytes, size_t len)
     if (fd < 0) {
         return coxi_error_errno(COX_EIO, "cannot write %s", temporary);
     }
-    if (write_all(fd, bytes, len) != 0 || coxi_disk_sync(fd) != 0) {
+    if (coxi_fd_write(fd, bytes, len) != 0 || coxi_disk_sync(fd) != 0) {
         r = coxi_error_errno(COX_EIO, "cannot write %s", temporary);
     }
     if (close(fd) != 0 && r == 0) {

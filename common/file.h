@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 /* Formats a path into ret[PATH_MAX]. COX_EINVAL: it is longer than that. */
 int coxi_path(char ret[PATH_MAX], const char *format, ...)
@@ -19,6 +20,13 @@ int coxi_file_read(const char *path, size_t max, uint8_t **ret, size_t *ret_len)
  * returns, the file's bytes are on disk; its name is on disk after coxi_directory_sync.
  * One thread at a time for a path. COX_EIO. */
 int coxi_file_write(const char *path, const void *bytes, size_t len);
+
+/* Reads until `room` bytes are there or the file ends. Returns their number, or -1 with
+ * errno. */
+ssize_t coxi_fd_read(int fd, void *to, size_t room);
+
+/* Writes all bytes. 0, or -1 with errno. */
+int coxi_fd_write(int fd, const void *bytes, size_t len);
 
 /* The last line of a text file, without its newline, cut to `len` - 1 bytes; "" if
  * there is no line. */

@@ -13,7 +13,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/disk.h"
 #include "common/error.h"
+#include "common/file.h"
 
 /* What a reader's key file begins with, so that it is not taken for a run's. */
 static const char reader_mark[16] = "coxswain reader";
@@ -107,22 +109,6 @@ static int check_file(const char *path, int fd)
     return 0;
 }
 
-/* Reads up to `room` bytes. A file with more bytes is no key file. */
-static int read_all(const char *path, int fd, uint8_t *to, size_t room, size_t *ret_len)
-{
-    size_t len = 0;
-    ssize_t n = 1;
-    while (n != 0 && len < room) {
-        n = read(fd, to + len, room - len);
-        if (n < 0 && errno != EINTR) {
-            return coxi_error_errno(COX_EIO, "cannot read the key file %s", path);
-        }
-        len += n > 0 ? (size_t)n : 0;
-    }
-    *ret_len = len;
-    return 0;
-}
-
 static int parse(const char *path, const uint8_t *bytes, size_t len,
                  struct coxi_key *ret)
 {
@@ -143,20 +129,20 @@ static int parse(const char *path, const uint8_t *bytes, size_t len,
 
 int coxi_key_read(const char *path, struct coxi_key *ret)
 {
-    uint8_t bytes[READER_FILE_BYTES + 1];
-    size_t len = 0;
+    uint8_t bytes[READER_FILE_BYTES + 1]; /* a file with more bytes is no key file */
+    ssize_t len = 0;
     /* O_NONBLOCK, because opening a FIFO would otherwise block */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0) {
         return coxi_error_errno(COX_EIO, "cannot open the key file %s", path);
     }
     int r = check_file(path, fd);
-    if (r == 0) {
-        r = read_all(path, fd, bytes, sizeof(bytes), &len);
+    if (r == 0 && (len = coxi_fd_read(fd, bytes, sizeof(bytes))) < 0) {
+        r = coxi_error_errno(COX_EIO, "cannot read the key file %s", path);
     }
     (void)close(fd);
     if (r == 0) {
-        r = parse(path, bytes, len, ret);
+        r = parse(path, bytes, (size_t)len, ret);
     }
     OPENSSL_cleanse(bytes, sizeof(bytes));
     return r;
@@ -172,18 +158,6 @@ int coxi_key_open(const char *path, struct coxi_key *ret)
     return from != NULL && *from != '\0' ? coxi_key_read(from, ret) : 0;
 }
 
-static int write_all(int fd, const uint8_t *bytes, size_t len)
-{
-    for (size_t done = 0; done < len;) {
-        ssize_t n = write(fd, bytes + done, len - done);
-        if (n < 0 && errno != EINTR) {
-            return -1;
-        }
-        done += n > 0 ? (size_t)n : 0;
-    }
-    return fsync(fd);
-}
-
 static int make_file(const char *path, const uint8_t *bytes, size_t len)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -195,10 +169,10 @@ static int make_file(const char *path, const uint8_t *bytes, size_t len)
                                 path)
                    : coxi_error_errno(COX_EIO, "cannot make the key file %s", path);
     }
-    int failed = write_all(fd, bytes, len);
-    int r = failed != 0
-                ? coxi_error_errno(COX_EIO, "cannot write the key file %s", path)
-                : 0;
+    int r = 0;
+    if (coxi_fd_write(fd, bytes, len) != 0 || coxi_disk_sync(fd) != 0) {
+        r = coxi_error_errno(COX_EIO, "cannot write the key file %s", path);
+    }
     (void)close(fd);
     if (r != 0) {
         (void)unlink(path);
