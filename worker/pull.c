@@ -43,8 +43,7 @@ int coxi_pull_add_piece(struct coxi_part *part, uint64_t begin,
 static int pull_range(struct coxi_fetch *fetch, const struct cox_pull *pull)
 {
     const struct coxi_variable *v = pull->variable->description;
-    bool all = pull->rows.form == COX_ROWS_ALL;
-    uint64_t begin = all ? 0 : pull->rows.begin;
+    uint64_t begin = pull->rows.form == COX_ROWS_ALL ? 0 : pull->rows.begin;
     struct coxi_piece piece = {.variable = v,
                                .row_bytes = pull->variable->row_bytes,
                                .wire_bytes = pull->variable->wire_bytes};
@@ -54,8 +53,7 @@ static int pull_range(struct coxi_fetch *fetch, const struct cox_pull *pull)
     int r = 0;
     for (size_t i = 0; r == 0 && i < v->n_shards; i++) {
         const struct coxi_shard *shard = &v->shards[i];
-        struct coxi_range range = all ? (struct coxi_range){shard->begin, shard->count}
-                                      : coxi_shard_part(shard, begin, pull->rows.n);
+        struct coxi_range range = coxi_rows_part(&pull->rows, shard);
         struct coxi_part *part = &fetch->parts[shard->ps];
         if (range.count == 0) {
             continue;
@@ -75,7 +73,7 @@ static int add_pull(struct coxi_fetch *fetch, const struct cox_pull *pull)
 {
     const struct coxi_variable *v = pull->variable->description;
     bool all = pull->rows.form == COX_ROWS_ALL;
-    int r = all && v->kind != COXI_KIND_TABLE ? 0 : coxi_rows_check(v, &pull->rows);
+    int r = coxi_rows_check(v, &pull->rows);
     if (r != 0) {
         return r;
     }

@@ -75,7 +75,7 @@ static struct update update_of(const struct coxi_attempt *attempt,
         .counted = op == COXI_OP_GRADIENT && variable->counts,
         .row_bytes = variable->row_bytes,
         .size = variable->size,
-        .wire_size = narrow ? sizeof(uint16_t) : variable->size,
+        .wire_size = narrow ? variable->wire_size : variable->size,
     };
 }
 
@@ -233,8 +233,7 @@ static int update_range(struct coxi_attempt *attempt, const struct update *updat
     size_t numbers = update->row_bytes / update->size;
     for (size_t i = 0; (all || rows->n > 0) && i < v->n_shards; i++) {
         const struct coxi_shard *shard = &v->shards[i];
-        struct coxi_range part = all ? (struct coxi_range){shard->begin, shard->count}
-                                     : coxi_shard_part(shard, begin, rows->n);
+        struct coxi_range part = coxi_rows_part(rows, shard);
         struct coxi_target *target = &attempt->targets[shard->ps];
         int r = part.count == 0
                     ? update_nothing(target, update, shard)
@@ -383,8 +382,7 @@ static int check(const struct coxi_variable *v, uint32_t op,
 {
     int r = check_op(v, op);
     if (r == 0) {
-        bool all = rows->form == COX_ROWS_ALL && v->kind != COXI_KIND_TABLE;
-        r = all ? 0 : coxi_rows_check(v, rows);
+        r = coxi_rows_check(v, rows);
     }
     if (r == 0 && values == NULL && (rows->form == COX_ROWS_ALL || rows->n > 0)) {
         r = coxi_error(COX_EINVAL, "an update of '%s' has no values", v->name);

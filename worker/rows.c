@@ -41,7 +41,7 @@ static int check_list(const struct coxi_variable *v, const struct cox_rows *rows
     return 0;
 }
 
-int coxi_rows_check(const struct coxi_variable *v, const struct cox_rows *rows)
+int coxi_rows_check_some(const struct coxi_variable *v, const struct cox_rows *rows)
 {
     uint64_t n = coxi_variable_rows(v);
     if (rows->form > COX_ROWS_LISTED) {

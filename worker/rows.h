@@ -9,8 +9,25 @@
 #include "common/layout.h"
 #include "coxswain/step.h"
 
+/* Like coxi_rows_check, for rows that must be looked at. */
+int coxi_rows_check_some(const struct coxi_variable *v, const struct cox_rows *rows);
+
 /* COX_EINVAL, COX_ELIMIT unless `rows` are rows of `v`. */
-int coxi_rows_check(const struct coxi_variable *v, const struct cox_rows *rows);
+static inline int coxi_rows_check(const struct coxi_variable *v,
+                                  const struct cox_rows *rows)
+{
+    return rows->form == COX_ROWS_ALL && v->kind != COXI_KIND_TABLE
+               ? 0
+               : coxi_rows_check_some(v, rows);
+}
+
+/* The rows of `rows`, which are all rows of a dense variable or a slice, in a shard. */
+static inline struct coxi_range coxi_rows_part(const struct cox_rows *rows,
+                                               const struct coxi_shard *shard)
+{
+    return rows->form == COX_ROWS_ALL ? (struct coxi_range){shard->begin, shard->count}
+                                      : coxi_shard_part(shard, rows->begin, rows->n);
+}
 
 /* Where a row goes: its ps, and its index among the rows that go there. */
 struct coxi_home {

@@ -45,9 +45,9 @@ static void prepare(struct cox_variable *variable)
     const struct coxi_variable *v = variable->description;
     variable->row_bytes = coxi_variable_row_bytes(v);
     variable->size = coxi_dtype_size(v->dtype);
-    variable->wire_bytes = v->wire_dtype == 0 ? variable->row_bytes
-                                              : variable->row_bytes / variable->size *
-                                                    coxi_dtype_size(v->wire_dtype);
+    variable->wire_size =
+        v->wire_dtype == 0 ? variable->size : coxi_dtype_size(v->wire_dtype);
+    variable->wire_bytes = variable->row_bytes / variable->size * variable->wire_size;
     variable->gradient_limit = coxi_optimizer_gradient_limit(&v->optimizer);
     variable->counts =
         v->kind == COXI_KIND_DENSE && coxi_optimizer_counts(&v->optimizer);

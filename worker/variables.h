@@ -21,6 +21,7 @@ struct cox_variable {
     size_t row_bytes;
     size_t wire_bytes;    /* of a row that a ps sends */
     size_t size;          /* of a number */
+    size_t wire_size;     /* of a number that a ps sends, or of a gradient */
     float gradient_limit; /* coxi_optimizer_gradient_limit */
     bool counts;          /* every shard counts each gradient */
     /* the copy for COX_PULL_CACHED, or NULL; guarded by the run's lock */
