@@ -462,7 +462,9 @@ void coxi_dispatch(void *coordinator)
     bool layout = c->workers->layout_due;
     c->workers->layout_due = false;
     int fatal = c->life.fatal;
-    memcpy(fatal_text, c->life.fatal_text, sizeof(fatal_text));
+    if (fatal != 0) {
+        memcpy(fatal_text, c->life.fatal_text, sizeof(fatal_text));
+    }
     bool stopping = c->life.reporting || c->life.closing;
     c->phase.closing = c->life.closing;
     bool shutdown = c->life.shutdown;
