@@ -157,6 +157,16 @@ bool coxi_test_is_wanted(void *fd)
     return fcntl(*(int *)fd, F_GETLEASE) != F_WRLCK;
 }
 
+uint64_t coxi_test_unhash(uint64_t hash)
+{
+    /* x ^= x >> 33, undone by itself, and multiplications by the factors' inverses */
+    hash ^= hash >> 33;
+    hash *= 0x9cb4b2f8129337db;
+    hash ^= hash >> 33;
+    hash *= 0x4f74430c22a54005;
+    return hash ^ hash >> 33;
+}
+
 char *coxi_test_read(const char *path, size_t *ret_len)
 {
     uint8_t *bytes = NULL;

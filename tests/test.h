@@ -88,6 +88,9 @@ bool coxi_test_is_wanted(void *fd);
 /* Reads a whole file and adds a NUL; for free(). */
 char *coxi_test_read(const char *path, size_t *ret_len);
 
+/* The key that has this hash (coxi_hash_key). */
+uint64_t coxi_test_unhash(uint64_t hash);
+
 /* Calls `condition(arg)` until it is true, at most 8 s: for events elsewhere that can
  * only be looked at. Fails with `what` if it does not become true. */
 void coxi_test_until(bool (*condition)(void *arg), void *arg, const char *what);

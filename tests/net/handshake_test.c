@@ -63,15 +63,27 @@ static int take(struct coxi_handshake *handshake, const struct said *said)
     return coxi_handshake_take(handshake, said->bytes);
 }
 
+/* Passes the dialler's message on, and returns the acceptor's. */
+static struct said answer_of(struct two *two)
+{
+    const struct said said = out_of(two->dialler);
+    assert_code(0, take(two->acceptor, &said));
+    return out_of(two->acceptor);
+}
+
+/* Passes both first messages on, and returns the dialler's proof. */
+static struct said proof_of(struct two *two)
+{
+    const struct said said = answer_of(two);
+    assert_code(0, take(two->dialler, &said));
+    return out_of(two->dialler);
+}
+
 /* All three messages. */
 static void prove(struct two *two)
 {
-    struct said said = out_of(two->dialler);
-    assert_code(0, take(two->acceptor, &said));
-    said = out_of(two->acceptor);
-    assert_code(0, take(two->dialler, &said));
+    const struct said said = proof_of(two);
     assert_int_equal(0, coxi_handshake_need(two->dialler));
-    said = out_of(two->dialler);
     assert_code(0, take(two->acceptor, &said));
     assert_int_equal(0, coxi_handshake_need(two->acceptor));
 }
@@ -148,9 +160,7 @@ TEST(an_acceptor_with_another_key_is_denied)
     struct two false_two;
     two_open(&true_two, &run_key, &run_key);
     two_open(&false_two, &other_key, &other_key);
-    struct said said = out_of(false_two.dialler);
-    assert_code(0, take(false_two.acceptor, &said));
-    said = out_of(false_two.acceptor);
+    const struct said said = answer_of(&false_two);
     assert_code(COX_EDENIED, take(true_two.dialler, &said));
     two_close(&true_two);
     two_close(&false_two);
@@ -194,40 +204,32 @@ TEST(the_proof_of_another_role_is_denied)
     two_close(&two);
 }
 
+static struct said dial_of(struct two *two)
+{
+    return out_of(two->dialler);
+}
+
+/* Flips each bit of a message of this length in turn, and passes it on. */
+static void flip(struct said (*message_of)(struct two *two), size_t len)
+{
+    for (size_t bit = 0; bit < len * 8; bit++) {
+        struct two two;
+        two_open(&two, &run_key, &run_key);
+        struct said said = message_of(&two);
+        said.bytes[bit / 8] ^= (uint8_t)(1U << bit % 8);
+        int r = take(len == COXI_HANDSHAKE_ACCEPT ? two.dialler : two.acceptor, &said);
+        assert_true(r == COX_EDENIED ||
+                    (len == COXI_HANDSHAKE_DIAL && r == COX_EVERSION));
+        two_close(&two);
+    }
+}
+
 /* Each bit that somebody between the two may flip: nobody comes through. */
 TEST(a_flipped_bit_is_denied)
 {
-    for (size_t bit = 0; bit < (size_t)COXI_HANDSHAKE_DIAL * 8; bit++) {
-        struct two two;
-        two_open(&two, &run_key, &run_key);
-        struct said said = out_of(two.dialler);
-        said.bytes[bit / 8] ^= (uint8_t)(1U << bit % 8);
-        int r = take(two.acceptor, &said);
-        assert_true(r == COX_EDENIED || r == COX_EVERSION);
-        two_close(&two);
-    }
-    for (size_t bit = 0; bit < (size_t)COXI_HANDSHAKE_ACCEPT * 8; bit++) {
-        struct two two;
-        two_open(&two, &run_key, &run_key);
-        struct said said = out_of(two.dialler);
-        assert_code(0, take(two.acceptor, &said));
-        said = out_of(two.acceptor);
-        said.bytes[bit / 8] ^= (uint8_t)(1U << bit % 8);
-        assert_code(COX_EDENIED, take(two.dialler, &said));
-        two_close(&two);
-    }
-    for (size_t bit = 0; bit < (size_t)COXI_HANDSHAKE_PROOF * 8; bit++) {
-        struct two two;
-        two_open(&two, &run_key, &run_key);
-        struct said said = out_of(two.dialler);
-        assert_code(0, take(two.acceptor, &said));
-        said = out_of(two.acceptor);
-        assert_code(0, take(two.dialler, &said));
-        said = out_of(two.dialler);
-        said.bytes[bit / 8] ^= (uint8_t)(1U << bit % 8);
-        assert_code(COX_EDENIED, take(two.acceptor, &said));
-        two_close(&two);
-    }
+    flip(dial_of, COXI_HANDSHAKE_DIAL);
+    flip(answer_of, COXI_HANDSHAKE_ACCEPT);
+    flip(proof_of, COXI_HANDSHAKE_PROOF);
 }
 
 /* Somebody has recorded a whole handshake, and plays the dialler again. */
@@ -235,11 +237,10 @@ TEST(a_replayed_handshake_is_denied)
 {
     struct two two;
     two_open(&two, &run_key, &run_key);
-    struct said dial = out_of(two.dialler);
-    assert_code(0, take(two.acceptor, &dial));
-    struct said answer = out_of(two.acceptor);
+    const struct said dial = out_of(two.dialler);
+    const struct said answer = answer_of(&two);
     assert_code(0, take(two.dialler, &answer));
-    struct said proof = out_of(two.dialler);
+    const struct said proof = out_of(two.dialler);
     assert_code(0, take(two.acceptor, &proof));
     struct two later;
     two_open(&later, &run_key, &run_key);
@@ -256,8 +257,7 @@ TEST(a_reflected_handshake_is_denied)
     struct two two;
     two_open(&two, &run_key, &run_key);
     struct said dial = out_of(two.dialler);
-    assert_code(0, take(two.acceptor, &dial));
-    struct said answer = out_of(two.acceptor);
+    const struct said answer = answer_of(&two);
     struct said reflected = {.len = COXI_HANDSHAKE_PROOF};
     memcpy(reflected.bytes, answer.bytes + answer.len - COXI_HANDSHAKE_PROOF,
            COXI_HANDSHAKE_PROOF);
@@ -272,9 +272,7 @@ TEST(a_share_without_a_secret_is_denied)
 {
     struct two two;
     two_open(&two, &run_key, &run_key);
-    struct said said = out_of(two.dialler);
-    assert_code(0, take(two.acceptor, &said));
-    said = out_of(two.acceptor);
+    struct said said = answer_of(&two);
     memset(said.bytes + said.len - COXI_HANDSHAKE_PROOF - 32, 0, 32);
     assert_code(COX_EDENIED, take(two.dialler, &said));
     two_close(&two);

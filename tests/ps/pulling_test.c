@@ -95,19 +95,30 @@ TEST(store_answers_a_long_pull_in_pieces_of_whole_blocks_and_rows)
     stock_close(&p.stock);
 }
 
+/* Asks for the next piece. */
+static int pull_some(struct pulled *p, size_t *ret_len)
+{
+    static uint8_t piece[COXI_PULL_ROOM];
+    return coxi_store_pull_some(p->stock.store, &p->pulling, piece, sizeof(piece),
+                                ret_len);
+}
+
+/* Opens a pull, and takes its first piece. */
+static void pulled_begin(struct pulled *p)
+{
+    size_t n = 0;
+    pulled_open(p);
+    assert_code(0, pull_some(p, &n));
+}
+
 TEST(store_refuses_the_rest_of_a_pull_when_a_newer_client_has_come)
 {
     static struct pulled p;
-    static uint8_t piece[COXI_PULL_ROOM];
-    size_t n = 0;
-    pulled_open(&p);
-    assert_code(
-        0, coxi_store_pull_some(p.stock.store, &p.pulling, piece, sizeof(piece), &n));
+    pulled_begin(&p);
     struct coxi_session newer = {.run = 1, .generation = 2, .token = 12};
     assert_code(0, coxi_store_claim(p.stock.store, &newer, NULL));
     size_t none = 0;
-    assert_code(COX_EFENCED, coxi_store_pull_some(p.stock.store, &p.pulling, piece,
-                                                  sizeof(piece), &none));
+    assert_code(COX_EFENCED, pull_some(&p, &none));
     assert_int_equal(0, none);
     p.stock.session = newer;
     stock_close(&p.stock);
@@ -132,19 +143,13 @@ static void make(struct stock *stock, uint32_t id, const char *name, uint64_t n)
 TEST(store_ends_a_pull_whose_variable_was_dropped_and_made_smaller)
 {
     static struct pulled p;
-    static uint8_t piece[COXI_PULL_ROOM];
-    size_t n = 0;
-    pulled_open(&p);
-    assert_code(
-        0, coxi_store_pull_some(p.stock.store, &p.pulling, piece, sizeof(piece), &n));
+    pulled_begin(&p);
     /* A second creation under a higher id drops the first; then its id is free. */
     make(&p.stock, p.table + 1, "v", ELEMENTS);
     size_t none = 0;
-    assert_code(COX_ENOENT, coxi_store_pull_some(p.stock.store, &p.pulling, piece,
-                                                 sizeof(piece), &none));
+    assert_code(COX_ENOENT, pull_some(&p, &none));
     make(&p.stock, p.variable, "smaller", 10);
-    assert_code(COX_ENOENT, coxi_store_pull_some(p.stock.store, &p.pulling, piece,
-                                                 sizeof(piece), &none));
+    assert_code(COX_ENOENT, pull_some(&p, &none));
     assert_int_equal(0, none);
     stock_close(&p.stock);
 }

@@ -145,16 +145,6 @@ TEST(rows_are_the_same_in_13_to_17_shards_as_in_a_plain_array)
     walk(13, 17);
 }
 
-/* The key that has this hash. */
-static uint64_t key_with(uint64_t hash)
-{
-    hash ^= hash >> 33;
-    hash *= 0x9cb4b2f8129337dbu;
-    hash ^= hash >> 33;
-    hash *= 0x4f74430c22a54005u;
-    return hash ^ hash >> 33;
-}
-
 /* If they all wanted the same slot, this would take minutes: each would pass all before
  * it. */
 TEST(rows_that_were_chosen_to_collide_are_found_as_fast)
@@ -164,7 +154,7 @@ TEST(rows_that_were_chosen_to_collide_are_found_as_fast)
     uint64_t *keys = malloc(N * sizeof(*keys));
     assert_non_null(keys);
     for (uint64_t i = 0; i < N; i++) {
-        keys[i] = key_with(i << 32);
+        keys[i] = coxi_test_unhash(i << 32);
         assert_true(coxi_hash_key(keys[i]) == i << 32);
     }
     assert_spread(&table, 1, keys, N);
