@@ -32,7 +32,7 @@ enum {
     PATIENCE_MS = 3000, /* for processes to end after the cluster was closed */
     ARGS_MAX = 64,
     BEGINNING_MS = 60000, /* after which a client that could not begin is given up */
-    AGAIN_MS = 20,        /* between two tries */
+    AGAIN_MS = 20,        /* pause before a client is started again */
     OUTPUT_MAX = 1 << 16,
 };
 

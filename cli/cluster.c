@@ -157,7 +157,7 @@ struct session {
     uv_timer_t pause; /* before the program is started again */
     uint64_t started_ms;
     int64_t restarts_max;
-    int64_t n_restarts; /* in a row */
+    int64_t n_restarts; /* restarts in a row */
     int exit_code;
 };
 

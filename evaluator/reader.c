@@ -26,7 +26,7 @@ enum {
     PEER_TIMEOUT_MS = 10000,
     CONNECT_MS = 2000,
     TICK_MS = 50,
-    LOOK_MS = 50, /* between two looks for a run */
+    LOOK_MS = 50, /* pause between two looks for a run */
 };
 
 /* The run as the ps describe it. */

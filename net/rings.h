@@ -97,7 +97,7 @@ void coxi_bell_doze(struct coxi_bell *bell);
 void coxi_bell_wait(struct coxi_bell *bell, uint32_t heard);
 void coxi_bell_rouse(struct coxi_bell *bell);
 void coxi_bell_ring(struct coxi_bell *bell);         /* any thread */
-bool coxi_rings_have_data(struct coxi_rings *rings); /* or are broken */
+bool coxi_rings_have_data(struct coxi_rings *rings); /* true also if they are broken */
 
 /* True if bytes have come that nobody has read yet. Any thread, even while another
  * thread reads. */

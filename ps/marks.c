@@ -32,7 +32,7 @@ struct coxi_marks {
     struct mark **marks; /* by number; NULL: free */
     uint32_t *free_numbers;
     uint32_t n_free;
-    uint32_t n_numbers; /* ever given out, also those that are free again */
+    uint32_t n_numbers; /* numbers given out so far, also those that are free again */
     uint32_t capacity;
     struct mark **buckets;
     size_t n_buckets; /* a power of two */

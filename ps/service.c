@@ -29,7 +29,7 @@ struct coxi_ps {
     struct coxi_store *store;
     struct coxi_server *server;
     struct coxi_deferred *snapshots;
-    struct coxi_deferred *restores; /* and probes */
+    struct coxi_deferred *restores; /* runs restores and probes */
     uint32_t index;
     const char *root; /* of its files, or NULL */
     struct coxi_payloads payloads;

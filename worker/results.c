@@ -7,7 +7,8 @@
 
 enum { SLACK = 4096 };
 
-static atomic_size_t held_bytes; /* in all tables, and in use by steps */
+static atomic_size_t
+    held_bytes; /* of results in all tables, and of those that steps use */
 
 size_t coxi_results_held(void)
 {

@@ -65,7 +65,8 @@ struct coxi_slots {
 
 enum {
     COXI_WATCH_NEVER = INT32_MAX,
-    COXI_WATCH_MEMORY_MS = 20, /* between looks at the memory, while a step runs */
+    COXI_WATCH_MEMORY_MS =
+        20, /* time between two checks of the memory, while a step runs */
 };
 
 /* Gives back n closures of a batch; the last one frees it. Any thread. */

@@ -22,7 +22,7 @@ enum {
     CONNECT_MS = 1000,
     RECONNECT_MS = 1000, /* a ps without a connection for this long is lost */
     REQUEST_MS = 300000, /* for a ps that is alive but does not answer */
-    /* between two claims of a ps that still belongs to another client */
+    /* pause between two claims of a ps that still belongs to another client */
     CLAIM_MS = 100
 };
 

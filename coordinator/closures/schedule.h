@@ -9,7 +9,8 @@
 /* An operation (operation.h). Owned by the caller that has begun it, until it ends
  * it. */
 struct coxi_operation {
-    struct coxi_mail mail; /* first; tells the loop of the operation's end */
+    /* must be the first member; tells the loop of the operation's end */
+    struct coxi_mail mail;
     struct cox_coordinator *c;
     struct coxi_closure_id id;
     struct coxi_operation *next; /* in the intake */

@@ -22,7 +22,8 @@
 #include "coordinator/workers/workers.h"
 #include "net/ps_client.h"
 
-enum { RETRY_MS = 500 }; /* between two tries if a ps answers but cannot be used yet */
+/* pause between two tries if a ps answers but cannot be used yet */
+enum { RETRY_MS = 500 };
 
 /* From now on the tick gives this client up when the ps's time is over, so that no
  * thread waits for its answer for ever. NULL: stop that. */

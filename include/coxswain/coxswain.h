@@ -204,7 +204,7 @@ COX_API int cox_variable_create(struct cox_coordinator *c,
 COX_API int cox_table_create(struct cox_coordinator *c,
                              const struct cox_table_spec *spec, struct cox_table **ret);
 
-/* By name; COX_ENOENT. */
+/* Finds the variable, or the table, of that name. COX_ENOENT: there is none. */
 COX_API int cox_variable_get(struct cox_coordinator *c, const char *name,
                              struct cox_variable **ret);
 COX_API int cox_table_get(struct cox_coordinator *c, const char *name,

@@ -199,7 +199,7 @@ TEST(ps_program_that_is_killed_is_lost_at_once)
     client_open(&rig);
     create(&rig);
     assert_code(0, pull(&rig, ELEMENTS, found));
-    program_pause(&rig.program); /* so that the next one is not answered */
+    program_pause(&rig.program); /* so that the next message is not answered */
     struct coxi_message message = {.kind = COXI_COUNT};
     coxi_psc_tell(rig.psc, &message);
     program_kill(&rig.program, SIGKILL);

@@ -22,8 +22,8 @@ enum state {
 struct call {
     enum state state;
     int code;
-    bool cancelled; /* ever */
-    bool scheduled; /* by any client */
+    bool cancelled; /* the program has cancelled it */
+    bool scheduled; /* some client has scheduled it */
 };
 
 /* How much of a call may be applied. */

@@ -5,7 +5,7 @@
 
 #include "tests/sim/sched.h"
 
-/* Draws that depend on the seed and on what they are for. */
+/* A sequence of random numbers: number n follows from the seed and n. */
 struct draw {
     uint64_t seed;
     uint64_t n;
