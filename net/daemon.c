@@ -42,6 +42,35 @@ static int start_alerts(const char *least)
     return r;
 }
 
+int coxi_daemon_check_reach(const struct coxi_daemon_options *options,
+                            const char *option, const char *url)
+{
+    if (coxi_url_is_ipc(url) || options->insecure ||
+        options->key.kind != COXI_KEY_NONE) {
+        return 0;
+    }
+    return coxi_error(COX_EINVAL,
+                      "%s %s: any user of this host, and perhaps of others, could run "
+                      "code here, because there is no key that keeps strangers out: "
+                      "make one (coxswain key new run.key), and give it to all members "
+                      "of the run (--key-file run.key, or COX_KEY_FILE); or use "
+                      "ipc:///PATH, which only your user reaches; or say --insecure",
+                      option, url);
+}
+
+static int open_key(struct coxi_daemon_options *options)
+{
+    int r = coxi_key_open(options->key_file, &options->key);
+    if (r != 0) {
+        return coxi_error(r, "--key-file: %s", coxi_error_text());
+    }
+    return options->key.kind != COXI_KEY_READER
+               ? 0
+               : coxi_error(COX_EINVAL,
+                            "--key-file: that is the key of readers; a daemon "
+                            "needs the run's");
+}
+
 int coxi_daemon_start(struct coxi_daemon_options *options, const char *role)
 {
     enum coxi_log_level level;
@@ -59,31 +88,46 @@ int coxi_daemon_start(struct coxi_daemon_options *options, const char *role)
         coxi_die_with_parent((int)options->parent);
     }
     (void)signal(SIGPIPE, SIG_IGN);
-    r = coxi_url_from(options->listen, options->url);
-    if (r != 0) {
-        return coxi_error(r, "--listen: %s", coxi_error_text());
+    if (options->listen != NULL) {
+        r = coxi_url_from(options->listen, options->url);
+        if (r != 0) {
+            return coxi_error(r, "--listen: %s", coxi_error_text());
+        }
+        options->listen = options->url;
+    }
+    r = open_key(options);
+    return r == 0 && options->listen != NULL
+               ? coxi_daemon_check_reach(options, "--listen", options->listen)
+               : r;
+}
+
+int coxi_daemon_settle(struct coxi_daemon_options *options, const char *role)
+{
+    bool may_use_tcp = options->insecure || options->key.kind != COXI_KEY_NONE;
+    int r = 0;
+    if (options->listen != NULL) {
+        return 0;
+    }
+    if (may_use_tcp) {
+        (void)snprintf(options->url, sizeof(options->url), "tcp://127.0.0.1:0");
+    } else {
+        r = coxi_directory_held(options->dir, &options->dir_lock);
+    }
+    if (r == 0 && !may_use_tcp) {
+        (void)snprintf(options->url, sizeof(options->url), "ipc://%s/%s-%u",
+                       options->dir, role, (unsigned)options->index);
     }
     options->listen = options->url;
-    r = coxi_key_open(options->key_file, &options->key);
-    if (r != 0) {
-        return coxi_error(r, "--key-file: %s", coxi_error_text());
+    return r;
+}
+
+void coxi_daemon_leave(struct coxi_daemon_options *options)
+{
+    if (options->dir[0] != '\0') {
+        coxi_directory_remove(options->dir);
+        (void)close(options->dir_lock);
+        options->dir[0] = '\0';
     }
-    if (options->key.kind == COXI_KEY_READER) {
-        return coxi_error(COX_EINVAL,
-                          "--key-file: that is the key of readers; a daemon "
-                          "needs the run's");
-    }
-    if (!coxi_url_is_local(options->listen) && !options->insecure &&
-        options->key.kind == COXI_KEY_NONE) {
-        return coxi_error(
-            COX_EINVAL,
-            "--listen %s can be reached from other hosts, and whoever "
-            "reaches it can run code here: give all members of the run a key "
-            "(--key-file, coxswain key new), listen at tcp://127.0.0.1:PORT "
-            "or ipc:///PATH, or say --insecure",
-            options->listen);
-    }
-    return 0;
 }
 
 bool coxi_daemon_local_path(const struct coxi_daemon_options *options)

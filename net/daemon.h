@@ -29,16 +29,21 @@ struct coxi_daemon_options {
     const char *key_file;
     bool insecure;
     int64_t parent;
-    char url[COXI_URL_MAX + 1]; /* no option: `listen` as a URL */
-    struct coxi_key key;        /* no option: the content of key_file */
+    /* no options: `listen` as a URL; the content of key_file; the directory that
+     * coxi_daemon_settle has made, and its lock */
+    char url[COXI_URL_MAX + 1];
+    struct coxi_key key;
+    char dir[64];
+    int dir_lock;
 };
 
 #define COXI_DAEMON_OPTIONS(config)                                                    \
     {.name = "listen",                                                                 \
      .type = COXI_OPTION_STRING,                                                       \
      .offset = offsetof(config, daemon.listen),                                        \
-     .fallback = "tcp://127.0.0.1:0",                                                  \
-     .help = "address to listen at: host:port (port 0: any) or ipc:///path"},          \
+     .help = "address to listen at: host:port (port 0: any), which needs a key, or "   \
+             "ipc:///path (default: with a key tcp://127.0.0.1:0, without one a "      \
+             "socket in a new directory that only this user may enter)"},              \
         {.name = "index",                                                              \
          .type = COXI_OPTION_INT,                                                      \
          .offset = offsetof(config, daemon.index),                                     \
@@ -89,8 +94,8 @@ struct coxi_daemon_options {
         {.name = "insecure",                                                           \
          .type = COXI_OPTION_FLAG,                                                     \
          .offset = offsetof(config, daemon.insecure),                                  \
-         .help = "listen beyond loopback without a key: anybody who reaches the port " \
-                 "can run code here"},                                                 \
+         .help = "use tcp without a key, on loopback, too: anybody who reaches the "   \
+                 "port can run code here"},                                            \
         {.name = "parent",                                                             \
          .type = COXI_OPTION_INT,                                                      \
          .offset = offsetof(config, daemon.parent),                                    \
@@ -100,11 +105,23 @@ struct coxi_daemon_options {
 
 /*
  * Applies the options: starts the log, ignores signals that must not kill the daemon,
- * and arranges that it dies with its parent. Sets `url` from `listen`. COX_EADDRESS:
- * `listen` is no address. COX_EINVAL: other hosts reach the address, and there is
- * neither a key nor --insecure. Errors of coxi_key_read.
+ * and arranges that it dies with its parent. Sets `url` from `listen`, if that is
+ * given. COX_EADDRESS: `listen` is no address. COX_EINVAL: it is no ipc address, and
+ * there is neither a key nor --insecure. Errors of coxi_key_read.
  */
 int coxi_daemon_start(struct coxi_daemon_options *options, const char *role);
+
+/*
+ * Chooses `listen` if it is not given: see --listen. For the process that is about to
+ * listen, after coxi_daemon_start. COX_EIO. coxi_daemon_leave removes what this made.
+ */
+int coxi_daemon_settle(struct coxi_daemon_options *options, const char *role);
+void coxi_daemon_leave(struct coxi_daemon_options *options);
+
+/* COX_EINVAL unless only this user reaches `url`, or there is a key, or --insecure.
+ * `option` is where the URL was given. */
+int coxi_daemon_check_reach(const struct coxi_daemon_options *options,
+                            const char *option, const char *url);
 
 /* Asks the kernel to kill this process when process `parent` ends. If `parent` has
  * already ended, exits at once. */

@@ -1,5 +1,5 @@
 /*
- * A link: one connection that carries frames both ways, over tcp, ipc or tls+tcp. It
+ * A link: one connection that carries frames both ways, over tcp or ipc. It
  * knows nothing of messages: a frame is metadata and payload, both bytes.
  *
  *   frame: {magic u32, meta_len u32, payload_len u64}, metadata,
@@ -251,6 +251,9 @@ int coxi_url_check(const char *url);
 
 /* Turns "host:port" into a URL, and copies a URL. COX_EADDRESS as above. */
 int coxi_url_from(const char *address, char ret[COXI_URL_MAX + 1]);
+
+/* True if `url` is an ipc address: only processes of this user reach it. */
+bool coxi_url_is_ipc(const char *url);
 
 /* True if only processes of this host reach `url`. */
 bool coxi_url_is_local(const char *url);

@@ -197,7 +197,10 @@ int coxi_link_connect_start(const char *url, const struct coxi_guard *guard,
                             int timeout_ms, coxi_link_connected done, void *arg)
 {
     struct attempt *attempt = NULL;
-    int r = attempt_new(url, guard, timeout_ms, &attempt);
+    int r = coxi_url_check(url);
+    if (r == 0) {
+        r = attempt_new(url, guard, timeout_ms, &attempt);
+    }
     if (r != 0) {
         return r;
     }

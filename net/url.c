@@ -57,8 +57,15 @@ int coxi_url_check(const char *url)
                    : coxi_error(COX_EADDRESS,
                                 "'%s' has no path: it is like ipc:///path", url);
     }
-    if (strncmp(url, "tcp://", 6) == 0 || strncmp(url, "tls+tcp://", 10) == 0) {
+    if (strncmp(url, "tcp://", 6) == 0) {
         return check_host_and_port(url, rest + 3);
+    }
+    if (strncmp(url, "tls+tcp://", 10) == 0) {
+        return coxi_error(COX_EADDRESS,
+                          "'%s': there is no TLS here, because a key protects "
+                          "connections without it: write %s, and give all members of "
+                          "the run a key (coxswain key new)",
+                          url, url + strlen("tls+"));
     }
     return coxi_error(COX_EADDRESS,
                       "'%s': there is no transport '%.*s': an address is like "
@@ -82,6 +89,11 @@ int coxi_url_from(const char *address, char ret[COXI_URL_MAX + 1])
         memcpy(ret, url, sizeof(url));
     }
     return r;
+}
+
+bool coxi_url_is_ipc(const char *url)
+{
+    return strncmp(url, "ipc://", 6) == 0;
 }
 
 bool coxi_url_is_local(const char *url)

@@ -117,5 +117,10 @@ int main(int argc, char **argv)
     if (r == 0) {
         r = coxi_daemon_start(&config.daemon, "ps");
     }
-    return r != 0 ? coxi_exit_config(program.name) : run(&config);
+    if (r == 0) {
+        r = coxi_daemon_settle(&config.daemon, "ps");
+    }
+    int code = r != 0 ? coxi_exit_config(program.name) : run(&config);
+    coxi_daemon_leave(&config.daemon);
+    return code;
 }

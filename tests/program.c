@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "net/key.h"
 #include "tests/test.h"
 
 enum { ARGUMENTS_MAX = 32, PROGRAMS_MAX = 256 };
@@ -201,6 +202,17 @@ static bool is_announced(void *arg)
     return found;
 }
 
+const char *rig_key(void)
+{
+    static const char *path;
+    if (path == NULL) {
+        path = coxi_test_path("rig.key");
+        assert_code(0, coxi_key_new(path));
+        assert_int_equal(0, setenv("COX_KEY_FILE", path, 1));
+    }
+    return path;
+}
+
 void daemon_start(struct program *program, const char *name, int index,
                   const char *listen, char ret_address[256])
 {
@@ -210,6 +222,9 @@ void daemon_start(struct program *program, const char *name, int index,
     (void)snprintf(file, sizeof(file), "address-%d", n_daemons++);
     (void)snprintf(index_text, sizeof(index_text), "%d", index);
     struct announced announced = {coxi_test_path(file), ret_address};
+    if (strncmp(listen, "ipc://", 6) != 0 && getenv("COX_KEY_FILE") == NULL) {
+        (void)rig_key();
+    }
     const char *argv[] = {name,       "--listen",       listen,         "--index",
                           index_text, "--address-file", announced.path, NULL};
     program_start(program, argv);

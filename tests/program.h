@@ -46,8 +46,15 @@ void program_kill(struct program *program, int signum);
 /* Stops with SIGSTOP; none of its threads runs any more when this returns. */
 void program_pause(struct program *program);
 
+/*
+ * The path of a key file that this makes on the first call. From then on COX_KEY_FILE
+ * names it, so the test's own connections and all programs that it starts have the key.
+ */
+const char *rig_key(void);
+
 /* Starts a daemon ("coxswain-ps", "coxswain-worker") as `index`, listening at `listen`,
- * and waits until it can be dialled; returns its address. */
+ * and waits until it can be dialled; returns its address. If that is a tcp address and
+ * COX_KEY_FILE names no key, the daemon gets the rig's. */
 void daemon_start(struct program *program, const char *name, int index,
                   const char *listen, char ret_address[256]);
 

@@ -98,23 +98,6 @@ static int check_client(struct coxi_worker_config *config)
     return r != 0 ? coxi_error(r, "--name: %s", coxi_error_text()) : 0;
 }
 
-/* Checks that the peer at --client may run code here: it is on this host, or must have
- * the key, or --insecure allows it. */
-static int check_trust(const struct coxi_worker_config *config)
-{
-    const char *client = config->client;
-    if (client != NULL && !coxi_url_is_local(client) && !config->daemon.insecure &&
-        config->daemon.key.kind == COXI_KEY_NONE) {
-        return coxi_error(COX_EINVAL,
-                          "--client %s may be another host, and whoever answers there "
-                          "can run code here: give all members of the run a key "
-                          "(--key-file), dial a client of this host, or say "
-                          "--insecure",
-                          client);
-    }
-    return 0;
-}
-
 /* Uses the supervisor's process id, which stays the same when step processes change. */
 static void make_name(struct coxi_worker_config *config)
 {
@@ -141,5 +124,7 @@ int coxi_worker_config_apply(struct coxi_worker_config *config)
         r = coxi_daemon_start(&config->daemon,
                               config->step_process ? "worker" : "supervisor");
     }
-    return r == 0 ? check_trust(config) : r;
+    return r == 0 && config->client != NULL
+               ? coxi_daemon_check_reach(&config->daemon, "--client", config->client)
+               : r;
 }

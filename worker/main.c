@@ -48,6 +48,15 @@ static int serve(const struct coxi_worker_config *config)
                   : COXI_EXIT_AGAIN + signum;
 }
 
+static int supervise(struct coxi_worker_config *config, int argc, char **argv)
+{
+    int r = config->client == NULL ? coxi_daemon_settle(&config->daemon, "worker") : 0;
+    int code = r != 0 ? coxi_exit_config(coxi_worker_program.name)
+                      : coxi_supervise(argc, argv, config->dir, config->daemon.listen);
+    coxi_daemon_leave(&config->daemon);
+    return code;
+}
+
 int main(int argc, char **argv)
 {
     struct coxi_worker_config config = {0};
@@ -61,6 +70,5 @@ int main(int argc, char **argv)
     if (r != 0) {
         return coxi_exit_config(coxi_worker_program.name);
     }
-    return config.step_process ? serve(&config)
-                               : coxi_supervise(argc, argv, config.dir);
+    return config.step_process ? serve(&config) : supervise(&config, argc, argv);
 }

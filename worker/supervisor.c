@@ -27,6 +27,7 @@
 #include "common/log.h"
 #include "common/loop.h"
 #include "net/daemon.h"
+#include "net/link.h"
 #include "worker/recorder.h"
 
 enum {
@@ -188,13 +189,14 @@ static int supervise(char *const *child)
 }
 
 /* Puts the step process's arguments together, and runs it. */
-static int supervise_in(int argc, char **argv, const char *dir)
+static int supervise_in(int argc, char **argv, const char *dir, const char *listen)
 {
     char self[PATH_MAX];
     char dir_option[PATH_MAX];
+    char listen_option[COXI_URL_MAX + sizeof("--listen=")];
     char parent[32];
     char step_process[] = "--step-process";
-    char **child = calloc((size_t)argc + 4, sizeof(*child));
+    char **child = calloc((size_t)argc + 5, sizeof(*child));
     ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
     int r = coxi_path(dir_option, "--dir=%s", dir);
     if (r == 0 && (n <= 0 || child == NULL)) {
@@ -211,12 +213,16 @@ static int supervise_in(int argc, char **argv, const char *dir)
     child[argc] = parent;
     child[argc + 1] = dir_option;
     child[argc + 2] = step_process;
+    if (listen != NULL) {
+        (void)snprintf(listen_option, sizeof(listen_option), "--listen=%s", listen);
+        child[argc + 3] = listen_option;
+    }
     int code = supervise(child);
     free(child);
     return code;
 }
 
-int coxi_supervise(int argc, char **argv, const char *dir)
+int coxi_supervise(int argc, char **argv, const char *dir, const char *listen)
 {
     char temporary[64];
     int lock = -1;
@@ -225,7 +231,7 @@ int coxi_supervise(int argc, char **argv, const char *dir)
     if (r != 0) {
         return coxi_exit_config("coxswain-worker");
     }
-    int code = supervise_in(argc, argv, dir != NULL ? dir : temporary);
+    int code = supervise_in(argc, argv, dir != NULL ? dir : temporary, listen);
     if (dir == NULL) {
         coxi_directory_remove(temporary);
         (void)close(lock);

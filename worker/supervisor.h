@@ -11,8 +11,9 @@
  * whenever that process dies. Ends with SIGTERM or SIGINT, which it passes on. Ends
  * also if a step process exits with a code below 128 and none has ever served, because
  * the cause would not go away. Step modules are kept in `dir`; NULL: a temporary
- * directory. Returns the exit code for this process. Main thread.
+ * directory. Every step process listens at `listen`; NULL: at none. Returns the exit
+ * code for this process. Main thread.
  */
-int coxi_supervise(int argc, char **argv, const char *dir);
+int coxi_supervise(int argc, char **argv, const char *dir, const char *listen);
 
 #endif

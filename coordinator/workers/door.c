@@ -263,12 +263,13 @@ static int check_address(const struct cox_coordinator *c, const char *listen,
 {
     char *url = NULL;
     int r = coxi_cluster_url(listen, &url);
-    if (r == 0 && !coxi_url_is_local(url) && c->site.key.kind == COXI_KEY_NONE) {
+    if (r == 0 && !coxi_url_is_ipc(url) && c->site.key.kind == COXI_KEY_NONE) {
         r = coxi_error(
             COX_EADDRESS,
-            "%s can be reached from other hosts, and whoever reaches it can "
-            "pose as a worker: give all members of the run a key (key_file), or listen "
-            "at tcp://127.0.0.1:PORT or ipc:///PATH",
+            "%s: any user of this host, and perhaps of others, could pose as a worker, "
+            "because there is no key that keeps strangers out: make one (coxswain key "
+            "new run.key), and give it to all members of the run (key_file, or "
+            "COX_KEY_FILE); or use ipc:///PATH, which only your user reaches",
             url);
     }
     if (r != 0) {

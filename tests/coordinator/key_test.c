@@ -133,7 +133,7 @@ TEST(a_worker_without_the_key_is_told_why)
     char dial[300];
     guarded_open(&guarded);
     (void)snprintf(dial, sizeof(dial), "--client=%s", guarded.ps_url);
-    const char *const argv[] = {"coxswain-worker", dial, NULL};
+    const char *const argv[] = {"coxswain-worker", dial, "--insecure", NULL};
     program_start(&stranger, argv);
     program_wait_printed(&stranger, "event=not_reached");
     program_wait_printed(&stranger, "it has a key");

@@ -498,6 +498,7 @@ TEST(a_wrong_ps_is_named_though_another_is_absent)
     assert_wrong_beside_absent(by_hand.addresses[0], COX_ECONFLICT, "--index");
     assert_wrong_beside_absent(by_hand.addresses[3], COX_ECONFLICT, "it is no ps");
     assert_wrong_beside_absent("tcp://no-such-host.invalid:1", COX_EADDRESS, "ps 1");
+    assert_int_equal(0, unsetenv("COX_KEY_FILE")); /* as the listener below */
     assert_code(0, coxi_listener_open("tcp://127.0.0.1:0", NULL, on_other_link, &told,
                                       &listener));
     coxi_listener_start(listener);

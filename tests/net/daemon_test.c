@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,38 +20,112 @@ static struct coxi_daemon_options listening_at(const char *address)
 
 /* ---- start */
 
-TEST(loopback_addresses_need_no_leave)
+TEST(an_ipc_address_needs_no_key)
 {
-    static const char *const good[] = {"tcp://127.0.0.1:0", "tcp://127.1.2.3:7000",
-                                       "tcp://localhost:0", "tcp://[::1]:0",
-                                       "127.0.0.1:0",       "localhost:7000",
-                                       "ipc:///tmp/socket"};
-    for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++) {
-        struct coxi_daemon_options options = listening_at(good[i]);
-        assert_code(0, coxi_daemon_start(&options, "test"));
+    struct coxi_daemon_options options = listening_at("ipc:///tmp/socket");
+    assert_code(0, coxi_daemon_start(&options, "test"));
+}
+
+/* The error says what is wrong, why, and what to do. */
+static void assert_needs_a_key(const char *address)
+{
+    static const char *const named[] = {
+        "--listen",     "--insecure", "coxswain key new", "--key-file",
+        "COX_KEY_FILE", "ipc:///",    "run code here"};
+    struct coxi_daemon_options options = listening_at(address);
+    int r = coxi_daemon_start(&options, "test");
+    if (r != COX_EINVAL) {
+        fail_msg("--listen '%s' is not refused", address);
+    }
+    assert_error_names(address);
+    for (size_t i = 0; i < sizeof(named) / sizeof(*named); i++) {
+        assert_error_names(named[i]);
+    }
+    options.insecure = true;
+    assert_code(0, coxi_daemon_start(&options, "test"));
+}
+
+/* Other users of the host reach loopback, too. */
+TEST(a_tcp_address_without_a_key_is_refused)
+{
+    static const char *const addresses[] = {
+        "tcp://127.0.0.1:0",
+        "tcp://127.1.2.3:7000",
+        "tcp://localhost:0",
+        "tcp://[::1]:0",
+        "127.0.0.1:0",
+        "localhost:7000",
+        "tcp://0.0.0.0:0",
+        "tcp://10.0.0.1:7000",
+        "tcp://*:7000",
+        "tcp://[::]:0",
+        "tcp://host:0",
+        "tcp://localhost.other:0",
+        "tcp://[::1234]:0",
+        "tcp://127.other:0",
+        "tcp://127.0.0.1.other:0",
+        "tcp://1270.0.0.1:0",
+        "0.0.0.0:0",
+    };
+    for (size_t i = 0; i < sizeof(addresses) / sizeof(*addresses); i++) {
+        assert_needs_a_key(addresses[i]);
     }
 }
 
-TEST(addresses_that_others_reach_are_refused_unless_asked_for)
+TEST(a_tcp_address_with_a_key_is_not_refused)
 {
-    static const char *const far[] = {
-        "tcp://0.0.0.0:0",   "tcp://10.0.0.1:7000", "tcp://*:7000",
-        "tcp://[::]:0",      "tcp://host:0",        "tcp://localhost.other:0",
-        "tcp://[::1234]:0",  "tls+tcp://0.0.0.0:0", "tcp://127.0.0.1.other:0",
-        "tcp://127.other:0", "tcp://1270.0.0.1:0",  "0.0.0.0:0",
-    };
-    for (size_t i = 0; i < sizeof(far) / sizeof(*far); i++) {
-        struct coxi_daemon_options options = listening_at(far[i]);
-        int r = coxi_daemon_start(&options, "test");
-        if (r != COX_EINVAL) {
-            fail_msg("--listen '%s' is not refused", far[i]);
-        }
-        assert_error_names(far[i]);
-        assert_error_names("--listen");
-        assert_error_names("--insecure");
-        options.insecure = true;
-        assert_code(0, coxi_daemon_start(&options, "test"));
-    }
+    struct coxi_daemon_options options = listening_at("tcp://0.0.0.0:0");
+    options.key_file = coxi_test_path("key");
+    assert_code(0, coxi_key_new(options.key_file));
+    assert_code(0, coxi_daemon_start(&options, "test"));
+}
+
+TEST(a_tls_url_is_refused_with_the_reason)
+{
+    struct coxi_daemon_options options = listening_at("tls+tcp://host:7000");
+    options.insecure = true;
+    assert_code(COX_EADDRESS, coxi_daemon_start(&options, "test"));
+    assert_error_names("a key protects connections without it");
+    assert_error_names("write tcp://host:7000");
+}
+
+/* Without --listen. */
+static void settle(struct coxi_daemon_options *options)
+{
+    assert_code(0, coxi_daemon_start(options, "test"));
+    assert_null(options->listen);
+    assert_code(0, coxi_daemon_settle(options, "ps"));
+}
+
+TEST(without_a_key_the_default_is_a_socket_that_others_do_not_reach)
+{
+    struct coxi_daemon_options options = listening_at(NULL);
+    struct stat st;
+    options.index = 3;
+    settle(&options);
+    assert_int_equal(0, strncmp("ipc://", options.listen, 6));
+    assert_non_null(strstr(options.listen, "/ps-3"));
+    assert_int_equal(0, strncmp(options.listen + 6, options.dir, strlen(options.dir)));
+    assert_int_equal(0, stat(options.dir, &st));
+    assert_int_equal(0700, st.st_mode & 0777);
+    char dir[sizeof(options.dir)];
+    (void)strcpy(dir, options.dir);
+    coxi_daemon_leave(&options);
+    assert_int_equal(-1, stat(dir, &st));
+}
+
+TEST(with_a_key_or_leave_the_default_is_loopback)
+{
+    struct coxi_daemon_options insecure = listening_at(NULL);
+    struct coxi_daemon_options options = listening_at(NULL);
+    insecure.insecure = true;
+    settle(&insecure);
+    assert_string_equal("tcp://127.0.0.1:0", insecure.listen);
+    options.key_file = coxi_test_path("key");
+    assert_code(0, coxi_key_new(options.key_file));
+    settle(&options);
+    assert_string_equal("tcp://127.0.0.1:0", options.listen);
+    coxi_daemon_leave(&options);
 }
 
 TEST(what_is_no_address_is_refused_as_such)
@@ -67,7 +142,7 @@ TEST(what_is_no_address_is_refused_as_such)
 
 TEST(a_level_that_is_none_is_refused)
 {
-    struct coxi_daemon_options options = listening_at("tcp://127.0.0.1:0");
+    struct coxi_daemon_options options = listening_at("ipc:///tmp/socket");
     options.log_level = "loud";
     assert_code(COX_EINVAL, coxi_daemon_start(&options, "test"));
     assert_error_names("loud");
@@ -75,7 +150,7 @@ TEST(a_level_that_is_none_is_refused)
 
 TEST(a_peer_that_hangs_up_does_not_kill)
 {
-    struct coxi_daemon_options options = listening_at("tcp://127.0.0.1:0");
+    struct coxi_daemon_options options = listening_at("ipc:///tmp/socket");
     int fds[2];
     (void)signal(SIGPIPE, SIG_DFL);
     assert_code(0, coxi_daemon_start(&options, "test"));
@@ -162,7 +237,7 @@ static void with_a_parent_that_has_ended(void)
 
 static void start_with_a_parent_that_has_ended(void)
 {
-    struct coxi_daemon_options options = listening_at("tcp://127.0.0.1:0");
+    struct coxi_daemon_options options = listening_at("ipc:///tmp/socket");
     options.parent = getpid();
     (void)coxi_daemon_start(&options, "test");
 }
@@ -181,7 +256,7 @@ TEST(a_process_whose_parent_has_ended_ends_at_once)
 /* A daemon that must die with its starter: it writes its process id and waits. */
 static void be_daemon(int tell)
 {
-    struct coxi_daemon_options options = listening_at("tcp://127.0.0.1:0");
+    struct coxi_daemon_options options = listening_at("ipc:///tmp/socket");
     options.parent = getppid();
     pid_t self = getpid();
     if (coxi_daemon_start(&options, "test") != 0 ||

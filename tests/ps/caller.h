@@ -7,7 +7,8 @@
 
 struct caller;
 
-/* Connects to `url`, and greets unless `hello` is NULL. */
+/* Connects to `url`, with the key that COX_KEY_FILE names (if any), and greets unless
+ * `hello` is NULL. */
 struct caller *caller_open(const char *url, const struct coxi_hello *hello);
 
 /* Connects and greets; asserts that the greeting is answered. */

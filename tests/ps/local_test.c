@@ -23,6 +23,7 @@ static const struct coxi_session session = {1, 1, 1};
 struct rig {
     struct program program;
     char address[256];
+    struct coxi_key key; /* of the ps */
     struct coxi_links *links;
     struct coxi_psc *psc;
 };
@@ -30,6 +31,7 @@ struct rig {
 static void client_open(struct rig *rig)
 {
     assert_code(0, coxi_links_new(WAIT_MS, &rig->links));
+    assert_code(0, coxi_key_open(NULL, &rig->key));
     struct coxi_psc_options options = {
         .address = rig->address,
         .self = {.role = COXI_ROLE_CLIENT, .session = session},
@@ -37,6 +39,7 @@ static void client_open(struct rig *rig)
         .connect_ms = WAIT_MS,
         .reconnect_ms = 0,
         .request_ms = WAIT_MS,
+        .key = &rig->key,
         .local_path = true,
     };
     assert_code(0, coxi_psc_open(&options, &rig->psc));

@@ -49,10 +49,22 @@ TEST(ps_program_takes_an_absolute_path_as_its_checkpoint_root)
                            "--checkpoint-root=checkpoints is no absolute path");
 }
 
-TEST(ps_program_listens_beyond_loopback_only_when_told_so)
+/* Other users of this host reach loopback addresses, too. */
+TEST(ps_program_uses_no_tcp_without_a_key)
 {
-    program_assert_refuses(name, "--listen=tcp://0.0.0.0:0", "--listen");
-    program_assert_refuses(name, "--listen=tcp://0.0.0.0:0", "--insecure");
+    static const char *const listens[] = {"--listen=tcp://0.0.0.0:0",
+                                          "--listen=127.0.0.1:0"};
+    for (size_t i = 0; i < sizeof(listens) / sizeof(*listens); i++) {
+        program_assert_refuses(name, listens[i], "--listen tcp://");
+        program_assert_refuses(name, listens[i], "coxswain key new");
+        program_assert_refuses(name, listens[i], "--insecure");
+    }
+}
+
+TEST(ps_program_refuses_a_tls_url_with_the_reason)
+{
+    program_assert_refuses(name, "--listen=tls+tcp://host:7",
+                           "a key protects connections without it");
 }
 
 TEST(ps_program_names_an_address_that_it_cannot_use)

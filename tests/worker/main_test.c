@@ -47,10 +47,22 @@ TEST(worker_program_names_an_option_and_the_range_of_its_values)
     program_assert_refuses(name, "--no-such-option", "--no-such-option");
 }
 
-TEST(worker_program_listens_beyond_loopback_only_when_told_so)
+/* Other users of this host reach loopback addresses, too. */
+TEST(worker_program_uses_no_tcp_without_a_key)
 {
-    program_assert_refuses(name, "--listen=tcp://0.0.0.0:0", "--listen");
-    program_assert_refuses(name, "--listen=tcp://0.0.0.0:0", "--insecure");
+    static const char *const listens[] = {"--listen=tcp://0.0.0.0:0",
+                                          "--listen=127.0.0.1:0"};
+    for (size_t i = 0; i < sizeof(listens) / sizeof(*listens); i++) {
+        program_assert_refuses(name, listens[i], "--listen tcp://");
+        program_assert_refuses(name, listens[i], "coxswain key new");
+        program_assert_refuses(name, listens[i], "--insecure");
+    }
+}
+
+TEST(worker_program_refuses_a_tls_url_with_the_reason)
+{
+    program_assert_refuses(name, "--listen=tls+tcp://host:7",
+                           "a key protects connections without it");
 }
 
 /* An error of the first step process ends the supervisor, too. */
@@ -99,6 +111,8 @@ TEST(worker_program_says_what_is_wrong_with_the_client_to_dial)
         {{name, "--client=host", NULL}, "--client: 'host'"},
         {{name, "--client=tcp://10.1.2.3:7", NULL}, "--insecure"},
         {{name, "--client=10.1.2.3:7", NULL}, "--client tcp://10.1.2.3:7"},
+        {{name, "--client=127.0.0.1:7", NULL}, "coxswain key new"},
+        {{name, "--client=tls+tcp://host:7", NULL}, "write tcp://host:7"},
         {{name, "--client=ipc:///a", "--address-file=b", NULL}, "--address-file"},
         {{name, "--client=ipc:///a", "--name=two words", NULL}, "--name: character 4"},
         {{name, "--client=ipc:///a", "--name=", NULL}, "--name"},
@@ -115,6 +129,7 @@ TEST(worker_program_dials_a_client_given_as_host_and_port)
 {
     struct program program;
     const char *const argv[] = {name, "--client=127.0.0.1:1", NULL};
+    (void)rig_key();
     program_start(&program, argv);
     program_wait_printed(&program, "event=not_reached");
     program_assert_printed(&program, "tcp://127.0.0.1:1");

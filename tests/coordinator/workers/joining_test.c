@@ -158,6 +158,7 @@ TEST(listed_workers_and_those_that_dial_are_one_crew)
     struct cox_options options = COX_OPTIONS_INIT;
     struct cox_stats stats = COX_STATS_INIT;
     options.listen = "127.0.0.1:0";
+    (void)rig_key();
     crew_open(&crew, 1, 1, "hold", &options);
     assert_non_null(strstr(cox_listen_address(crew.c), "tcp://127.0.0.1:"));
     assert_null(strstr(cox_listen_address(crew.c), ":0"));
@@ -219,9 +220,24 @@ TEST(open_says_what_is_wrong_with_the_address_to_listen_at)
     assert_not_listening(&yard, "", "''");
     assert_not_listening(&yard, "tcp://127.0.0.1", "tcp://127.0.0.1");
     assert_not_listening(&yard, "ipc:///no/such/directory/client", "/no/such");
-    assert_not_listening(&yard, "0.0.0.0:0", "other hosts");
-    assert_not_listening(&yard, "tcp://127.example.org:0", "other hosts");
+    assert_not_listening(&yard, "tls+tcp://host:7", "write tcp://host:7");
     assert_not_listening(&yard, yard.listen, "in use");
+    yard_close(&yard);
+}
+
+/* Other users of this host reach loopback, too. */
+TEST(a_client_without_a_key_listens_on_no_tcp_address)
+{
+    static const char *const addresses[] = {"0.0.0.0:0", "tcp://127.0.0.1:0",
+                                            "tcp://127.example.org:0"};
+    static const char *const named[] = {"pose as a worker", "coxswain key new",
+                                        "key_file", "ipc:///"};
+    struct yard yard;
+    yard_open(&yard, NULL);
+    assert_int_equal(0, unsetenv("COX_KEY_FILE"));
+    for (size_t i = 0; i < 3 * 4; i++) {
+        assert_not_listening(&yard, addresses[i / 4], named[i % 4]);
+    }
     yard_close(&yard);
 }
 
@@ -315,9 +331,12 @@ TEST(client_sends_away_who_does_not_say_who_it_is)
     struct yard yard;
     struct lurker lurker = {0};
     struct cox_options options = COX_OPTIONS_INIT;
+    struct coxi_key key;
     options.peer_timeout_ms = 400;
     yard_open(&yard, &options);
-    assert_code(0, coxi_link_connect(cox_listen_address(yard.crew.c), NULL, 8000,
+    assert_code(0, coxi_key_open(NULL, &key));
+    const struct coxi_guard guard = {.key = key, .self = {.role = COXI_ROLE_WORKER}};
+    assert_code(0, coxi_link_connect(cox_listen_address(yard.crew.c), &guard, 8000,
                                      &lurker.link));
     assert_code(0, coxi_links_new(800, &lurker.links));
     coxi_link_listen_to(lurker.link, &lurker_events, &lurker);
