@@ -34,5 +34,6 @@ int coxi_command_cluster(int argc, char **argv);
 int coxi_command_run(int argc, char **argv);
 int coxi_command_checkpoint(int argc, char **argv);
 int coxi_command_key(int argc, char **argv);
+int coxi_command_sign(int argc, char **argv);
 
 #endif

@@ -1,4 +1,5 @@
-/* coxswain key: makes the keys of runs. */
+/* coxswain key: makes the keys of runs, and those that sign step modules. coxswain sign:
+ * signs one. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -7,9 +8,41 @@
 #include "common/option.h"
 #include "net/daemon.h"
 #include "net/key.h"
+#include "net/signature.h"
 
 struct config {
     const char *key_file;
+};
+
+static const struct coxi_program module_program = {
+    .name = "coxswain key module",
+    .usage = "FILE",
+    .summary =
+        "Makes a pair of keys for step modules: in FILE the secret one, with which "
+        "coxswain\nsign signs them, and in FILE.pub the public one, which workers get "
+        "with\n--module-key. Neither file may exist. Keep FILE where modules are "
+        "built, and\naway from the run's hosts.",
+    .prefix = "COX_KEY_MODULE",
+    .mixed = true,
+};
+
+static const struct coxi_option sign_options[] = {
+    {.name = "key-file",
+     .type = COXI_OPTION_STRING,
+     .offset = offsetof(struct config, key_file),
+     .help = "the secret key, made by coxswain key module"},
+};
+
+static const struct coxi_program sign_program = {
+    .name = "coxswain sign",
+    .usage = "--key-file=FILE MODULE",
+    .summary = "Signs a step module, and writes the signature to MODULE.sig, which the "
+               "client\nlooks for beside the module. A module that was built again "
+               "must be signed again.",
+    .prefix = "COX_SIGN",
+    .options = sign_options,
+    .n_options = sizeof(sign_options) / sizeof(*sign_options),
+    .mixed = true,
 };
 
 static const struct coxi_program new_program = {
@@ -85,14 +118,51 @@ static int key_reader(int argc, char **argv)
     return made(reader_program.name, r, words[0]);
 }
 
+static int key_module(int argc, char **argv)
+{
+    int code;
+    char **words;
+    struct config config = {0};
+    if (!coxi_command_options(&module_program, argc, argv, &config, 1, &words, &code)) {
+        return code;
+    }
+    code = made(module_program.name, coxi_module_keys_new(words[0]), words[0]);
+    if (code == EXIT_SUCCESS) {
+        (void)printf("%s.pub\n", words[0]);
+    }
+    return code;
+}
+
+int coxi_command_sign(int argc, char **argv)
+{
+    int code;
+    char **words;
+    struct config config = {0};
+    if (!coxi_command_options(&sign_program, argc, argv, &config, 1, &words, &code)) {
+        return code;
+    }
+    int r = config.key_file != NULL
+                ? coxi_module_sign(words[0], config.key_file)
+                : coxi_error(COX_EINVAL, "--key-file is missing: the secret key that "
+                                         "coxswain key module made");
+    if (r != 0) {
+        return coxi_exit_config(sign_program.name);
+    }
+    (void)printf("%s.sig\n", words[0]);
+    return EXIT_SUCCESS;
+}
+
 static const struct coxi_command commands[] = {
     {"new", key_new, "make the key of a run"},
     {"reader", key_reader, "make the key of a run's readers"},
+    {"module", key_module, "make the keys that sign step modules"},
 };
 
 static const struct coxi_commands key_commands = {
     .name = "coxswain key",
-    .summary = "Makes the keys by which the members of a run know each other.",
+    .summary =
+        "Makes the keys by which the members of a run know each other, and those "
+        "that sign\nstep modules.",
     .commands = commands,
     .n_commands = sizeof(commands) / sizeof(*commands),
 };

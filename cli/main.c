@@ -6,12 +6,13 @@ static const struct coxi_command commands[] = {
     {"cluster", coxi_command_cluster, "start a local cluster until it is interrupted"},
     {"checkpoint", coxi_command_checkpoint, "look into checkpoints"},
     {"key", coxi_command_key, "make the keys of runs"},
+    {"sign", coxi_command_sign, "sign a step module"},
 };
 
 static const struct coxi_commands program = {
     .name = "coxswain",
     .summary = "Starts local clusters of parameter servers and workers, looks into "
-               "checkpoints, and makes keys.",
+               "checkpoints, makes keys, and signs step modules.",
     .commands = commands,
     .n_commands = sizeof(commands) / sizeof(*commands),
 };

@@ -84,9 +84,10 @@ void coxi_key_wipe(struct coxi_key *key)
 
 /* ---- files */
 
-static int check_file(const char *path, int fd)
+static int check_file(const char *path, int fd, bool is_secret)
 {
     struct stat is;
+    mode_t forbidden = is_secret ? S_IRWXG | S_IRWXO : S_IWGRP | S_IWOTH;
     if (fstat(fd, &is) != 0) {
         return coxi_error_errno(COX_EIO, "cannot read the key file %s", path);
     }
@@ -99,14 +100,19 @@ static int check_file(const char *path, int fd)
                           "owns it could change the key",
                           path, (unsigned)is.st_uid, (unsigned)geteuid());
     }
-    if ((is.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
-        return coxi_error(
-            COX_EINVAL,
-            "others may read or change the key file %s (mode %03o): run "
-            "chmod 600 on it, and make a new key if they may have read it",
-            path, (unsigned)is.st_mode & 0777U);
+    if ((is.st_mode & forbidden) == 0) {
+        return 0;
     }
-    return 0;
+    return is_secret
+               ? coxi_error(
+                     COX_EINVAL,
+                     "others may read or change the key file %s (mode %03o): run "
+                     "chmod 600 on it, and make a new key if they may have read it",
+                     path, (unsigned)is.st_mode & 0777U)
+               : coxi_error(COX_EINVAL,
+                            "others may change the key file %s (mode %03o): run "
+                            "chmod 644 on it once it has the right key",
+                            path, (unsigned)is.st_mode & 0777U);
 }
 
 static int parse(const char *path, const uint8_t *bytes, size_t len,
@@ -127,22 +133,31 @@ static int parse(const char *path, const uint8_t *bytes, size_t len,
     return 0;
 }
 
-int coxi_key_read(const char *path, struct coxi_key *ret)
+int coxi_key_file_read(const char *path, bool is_secret, uint8_t *ret, size_t room,
+                       size_t *ret_len)
 {
-    uint8_t bytes[READER_FILE_BYTES + 1]; /* a file with more bytes is no key file */
     ssize_t len = 0;
     /* O_NONBLOCK, because opening a FIFO would otherwise block */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0) {
         return coxi_error_errno(COX_EIO, "cannot open the key file %s", path);
     }
-    int r = check_file(path, fd);
-    if (r == 0 && (len = coxi_fd_read(fd, bytes, sizeof(bytes))) < 0) {
+    int r = check_file(path, fd, is_secret);
+    if (r == 0 && (len = coxi_fd_read(fd, ret, room)) < 0) {
         r = coxi_error_errno(COX_EIO, "cannot read the key file %s", path);
     }
     (void)close(fd);
+    *ret_len = r == 0 ? (size_t)len : 0;
+    return r;
+}
+
+int coxi_key_read(const char *path, struct coxi_key *ret)
+{
+    uint8_t bytes[READER_FILE_BYTES + 1]; /* a file with more bytes is no key file */
+    size_t len = 0;
+    int r = coxi_key_file_read(path, true, bytes, sizeof(bytes), &len);
     if (r == 0) {
-        r = parse(path, bytes, (size_t)len, ret);
+        r = parse(path, bytes, len, ret);
     }
     OPENSSL_cleanse(bytes, sizeof(bytes));
     return r;
@@ -158,7 +173,7 @@ int coxi_key_open(const char *path, struct coxi_key *ret)
     return from != NULL && *from != '\0' ? coxi_key_read(from, ret) : 0;
 }
 
-static int make_file(const char *path, const uint8_t *bytes, size_t len)
+int coxi_key_file_make(const char *path, const uint8_t *bytes, size_t len)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0) {
@@ -186,7 +201,7 @@ int coxi_key_new(const char *path)
     if (RAND_priv_bytes(secret, sizeof(secret)) != 1) {
         return coxi_error(COX_EIO, "the system gives no random numbers for a key");
     }
-    int r = make_file(path, secret, sizeof(secret));
+    int r = coxi_key_file_make(path, secret, sizeof(secret));
     OPENSSL_cleanse(secret, sizeof(secret));
     return r;
 }
@@ -203,7 +218,7 @@ int coxi_key_new_reader(const char *path, const struct coxi_key *key)
     if (!coxi_key_of_role(key, COXI_ROLE_TOOL, bytes + sizeof(reader_mark))) {
         return coxi_error_memory("a key");
     }
-    int r = make_file(path, bytes, sizeof(bytes));
+    int r = coxi_key_file_make(path, bytes, sizeof(bytes));
     OPENSSL_cleanse(bytes, sizeof(bytes));
     return r;
 }

@@ -55,6 +55,18 @@ bool coxi_key_of_role(const struct coxi_key *key, enum coxi_role role,
 
 void coxi_key_wipe(struct coxi_key *key);
 
+/* ---- files of keys, also of those that sign modules (net/signature.h) */
+
+/*
+ * Reads at most `room` bytes of a file that nobody but its owner, who is this user or
+ * root, may change; and, if it is a secret, read. Errors of coxi_key_read.
+ */
+int coxi_key_file_read(const char *path, bool is_secret, uint8_t *ret, size_t room,
+                       size_t *ret_len);
+
+/* Makes a file of mode 0600, which must not exist yet. COX_EIO; COX_EEXIST. */
+int coxi_key_file_make(const char *path, const uint8_t *bytes, size_t len);
+
 /* ---- for keys and proofs; false: no memory, or the crypto library has refused */
 
 /* HKDF-SHA256 in one step: extracts with `salt` (NULL: none), and expands with `info`

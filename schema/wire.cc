@@ -417,15 +417,8 @@ bool decode_body(const wire::Message *in, struct coxi_message *ret)
     case wire::Body_Layout:
         decode_layout(in->body_as_Layout(), &ret->layout);
         return true;
-    case wire::Body_Module: {
-        auto m = in->body_as_Module();
-        auto d = m->digest();
-        if (d == nullptr) {
-            return false;
-        }
-        ret->module = {m->id(), text(m->name()), {{d->a(), d->b(), d->c(), d->d()}}};
-        return true;
-    }
+    case wire::Body_Module:
+        return decode_module(in->body_as_Module(), &ret->module);
     case wire::Body_ModuleLoaded: {
         auto m = in->body_as_ModuleLoaded();
         ret->status = answer(m->code(), m->message(), m->id(), false);

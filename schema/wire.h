@@ -32,7 +32,7 @@ extern "C" {
  * wire.fbs, and a test fails if only one of the two was changed.
  */
 enum {
-    COXI_WIRE_VERSION = 3,
+    COXI_WIRE_VERSION = 4,
     COXI_WIRE_META_MAX = 16 * 1024 * 1024, /* longest encoded message, bytes */
     COXI_WIRE_RANK_MAX = 8,
     COXI_WIRE_NAME_MAX = 127,
@@ -372,10 +372,16 @@ struct coxi_digest {
     uint64_t words[4]; /* words[0] has the first 8 bytes of the digest, big-endian */
 };
 
+/* Ed25519, of a module (net/signature.h); all 0: it has none. */
+struct coxi_signature {
+    uint8_t bytes[64];
+};
+
 struct coxi_module {
     uint32_t id;
     const char *name;
     struct coxi_digest digest;
+    struct coxi_signature signature;
 };
 
 struct coxi_closure_head {

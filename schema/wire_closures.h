@@ -3,6 +3,8 @@
 #ifndef COXI_SCHEMA_WIRE_CLOSURES_H
 #define COXI_SCHEMA_WIRE_CLOSURES_H
 
+#include <algorithm>
+
 #include "schema/wire_parts.h"
 
 namespace
@@ -37,7 +39,31 @@ Body encode_module(Builder &b, const struct coxi_module &m)
     auto name = b.CreateString(or_empty(m.name));
     const uint64_t *w = m.digest.words;
     const wire::Digest digest(w[0], w[1], w[2], w[3]);
-    return wire::CreateModule(b, m.id, name, &digest).Union();
+    const uint8_t *signature = m.signature.bytes;
+    fb::Offset<fb::Vector<uint8_t>> set = {};
+    if (std::any_of(signature, signature + sizeof(m.signature.bytes),
+                    [](uint8_t byte) { return byte != 0; })) {
+        set = b.CreateVector(signature, sizeof(m.signature.bytes));
+    }
+    return wire::CreateModule(b, m.id, name, &digest, set).Union();
+}
+
+bool decode_module(const wire::Module *m, struct coxi_module *ret)
+{
+    const wire::Digest *d = m->digest();
+    const fb::Vector<uint8_t> *signature = m->signature();
+    *ret = {};
+    if (d == nullptr ||
+        (signature != nullptr && signature->size() != sizeof(ret->signature.bytes))) {
+        return false;
+    }
+    ret->id = m->id();
+    ret->name = text(m->name());
+    ret->digest = {{d->a(), d->b(), d->c(), d->d()}};
+    if (signature != nullptr) {
+        std::memcpy(ret->signature.bytes, signature->data(), signature->size());
+    }
+    return true;
 }
 
 using KeptInputs = fb::Vector<fb::Offset<wire::KeptInput>>;

@@ -24,6 +24,17 @@ static const struct coxi_option options[] = {
      .offset = offsetof(struct coxi_worker_config, dir),
      .help = "directory for step modules (default: a new one in TMPDIR, removed at the "
              "end, or by the next worker)"},
+    {.name = "module-key",
+     .type = COXI_OPTION_STRING,
+     .offset = offsetof(struct coxi_worker_config, module_key_file),
+     .help =
+         "public key (coxswain key module); only step modules that were signed with "
+         "its secret key (coxswain sign) are run"},
+    {.name = "no-modules",
+     .type = COXI_OPTION_FLAG,
+     .offset = offsetof(struct coxi_worker_config, no_modules),
+     .help = "take no step modules from clients: run only those that are in --dir "
+             "already, each in a file SHA256.so"},
     {.name = "slots",
      .type = COXI_OPTION_INT,
      .offset = offsetof(struct coxi_worker_config, slots),
@@ -109,6 +120,20 @@ static void make_name(struct coxi_worker_config *config)
     config->name = config->own_name;
 }
 
+/* Reads --module-key, and checks what belongs to modules. */
+static int check_modules(struct coxi_worker_config *config)
+{
+    if (config->no_modules && config->dir == NULL) {
+        return coxi_error(COX_EINVAL,
+                          "--no-modules needs --dir, the directory with the "
+                          "modules that may run");
+    }
+    int r = config->module_key_file != NULL
+                ? coxi_module_key_read(config->module_key_file, &config->module_key)
+                : 0;
+    return r == 0 ? 0 : coxi_error(r, "--module-key: %s", coxi_error_text());
+}
+
 int coxi_worker_config_apply(struct coxi_worker_config *config)
 {
     int r = config->client != NULL ? check_client(config) : 0;
@@ -123,6 +148,9 @@ int coxi_worker_config_apply(struct coxi_worker_config *config)
     if (r == 0) {
         r = coxi_daemon_start(&config->daemon,
                               config->step_process ? "worker" : "supervisor");
+    }
+    if (r == 0) {
+        r = check_modules(config);
     }
     return r == 0 && config->client != NULL
                ? coxi_daemon_check_reach(&config->daemon, "--client", config->client)

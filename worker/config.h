@@ -4,6 +4,7 @@
 
 #include "common/option.h"
 #include "net/daemon.h"
+#include "net/signature.h"
 #include "schema/wire.h"
 
 struct coxi_worker_config {
@@ -16,9 +17,12 @@ struct coxi_worker_config {
     int64_t step_memory_max;
     int64_t pull_cache_max;
     int64_t kept_max;
+    const char *module_key_file;
+    bool no_modules;
     bool prints_apart;
     bool step_process;
     char client_url[COXI_URL_MAX + 1];     /* `client` */
+    struct coxi_module_key module_key;     /* the content of module_key_file */
     char own_name[COXI_WIRE_NAME_MAX + 1]; /* used if `name` is not given */
 };
 

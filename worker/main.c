@@ -29,7 +29,10 @@ static int serve(const struct coxi_worker_config *config)
             .client = config->client,
             .name = config->name,
             .address_file = config->daemon.address_file,
-            .dir = config->dir,
+            .modules = {.dir = config->dir,
+                        .key = config->module_key_file != NULL ? &config->module_key
+                                                               : NULL,
+                        .never_shipped = config->no_modules},
             .index = (uint32_t)config->daemon.index,
             .slots = (uint32_t)config->slots,
             .commit_window = (uint32_t)config->commit_window,

@@ -70,38 +70,93 @@ static int open_module(const char *path, const char *name,
     return 0;
 }
 
-int coxi_module_load(const char *dir, const struct coxi_digest *digest,
-                     const char *name, const void *bytes, size_t len,
-                     struct coxi_loaded **ret)
+/* Checks that the rules let a client run the module here. */
+static int admit(const struct coxi_module_rules *rules,
+                 const struct coxi_module *module, bool has_bytes)
 {
-    char path[PATH_MAX];
-    struct coxi_module_info *info = malloc(sizeof(*info));
-    struct coxi_loaded *module = calloc(1, sizeof(*module));
-    int r = info == NULL || module == NULL ? coxi_error_memory("a module") : 0;
-    if (r == 0) {
-        r = path_of(dir, digest, path);
+    const struct coxi_signature *signature = &module->signature;
+    if (rules->key != NULL && !coxi_signature_is_set(signature)) {
+        return coxi_error(COX_EDENIED,
+                          "module %s is not signed, and this worker runs only modules "
+                          "signed with the key of its --module-key: sign it (coxswain "
+                          "sign), and keep its .sig file beside it",
+                          module->name);
     }
-    if (r == 0) { /* a cleaner of /tmp may have removed it */
-        r = coxi_directory_own(dir);
+    if (rules->key != NULL &&
+        !coxi_signature_is_valid(signature, &module->digest, rules->key)) {
+        return coxi_error(COX_EDENIED,
+                          "the signature of module %s is not valid: it was made with "
+                          "another key than that of this worker's --module-key, or the "
+                          "module was changed or built again since (coxswain sign)",
+                          module->name);
     }
+    if (rules->never_shipped && has_bytes) {
+        return coxi_error(
+            COX_EDENIED,
+            "module %s was sent to a worker with --no-modules, which runs "
+            "only modules that are in its --dir",
+            module->name);
+    }
+    return 0;
+}
+
+/* The worker's rules say that nobody ships this module. */
+static int missing(const struct coxi_module_rules *rules, const char *name,
+                   const char *path)
+{
+    return !rules->never_shipped
+               ? COX_ENOENT
+               : coxi_error(COX_EDENIED,
+                            "module %s is not here, and this worker takes none from "
+                            "clients (--no-modules): its operator can install it as %s",
+                            name, path);
+}
+
+/* Makes sure that the module's file is there, and is right. */
+static int provide(const struct coxi_module_rules *rules,
+                   const struct coxi_module *module, const void *bytes, size_t len,
+                   const char *path, struct coxi_module_info *info)
+{
+    /* a cleaner of /tmp may have removed the directory */
+    int r = coxi_directory_own(rules->dir);
     if (r == 0 && bytes != NULL) {
         r = coxi_file_write(path, bytes, len);
     }
     if (r == 0) {
-        r = check(path, name, digest, info);
+        r = check(path, module->name, &module->digest, info);
     }
-    if (r == COX_EMODULE) {
+    if (r == COX_EMODULE && !rules->never_shipped) {
         (void)unlink(path);
     }
+    return r == COX_ENOENT ? missing(rules, module->name, path) : r;
+}
+
+int coxi_module_load(const struct coxi_module_rules *rules,
+                     const struct coxi_module *module, const void *bytes, size_t len,
+                     struct coxi_loaded **ret)
+{
+    char path[PATH_MAX];
+    struct coxi_module_info *info = malloc(sizeof(*info));
+    struct coxi_loaded *loaded = calloc(1, sizeof(*loaded));
+    int r = info == NULL || loaded == NULL ? coxi_error_memory("a module") : 0;
     if (r == 0) {
-        r = open_module(path, name, info, module);
+        r = admit(rules, module, bytes != NULL);
+    }
+    if (r == 0) {
+        r = path_of(rules->dir, &module->digest, path);
+    }
+    if (r == 0) {
+        r = provide(rules, module, bytes, len, path, info);
+    }
+    if (r == 0) {
+        r = open_module(path, module->name, info, loaded);
     }
     free(info);
     if (r != 0) {
-        coxi_module_unload(module);
+        coxi_module_unload(loaded);
         return r;
     }
-    *ret = module;
+    *ret = loaded;
     return 0;
 }
 

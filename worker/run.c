@@ -284,7 +284,8 @@ struct coxi_copy *coxi_run_copy(struct coxi_run *run, struct cox_variable *varia
 
 /* Loads the module, unless it is known to end the process; notes in the recorder that
  * it is being loaded. */
-static int load_recorded(struct coxi_recorder *recorder, const char *dir,
+static int load_recorded(struct coxi_recorder *recorder,
+                         const struct coxi_module_rules *rules,
                          const struct coxi_module *module, const void *bytes,
                          size_t len, struct coxi_loaded **ret)
 {
@@ -300,33 +301,33 @@ static int load_recorded(struct coxi_recorder *recorder, const char *dir,
     }
     coxi_lock(&one_at_a_time);
     coxi_recorder_load(recorder, &module->digest);
-    int r = coxi_module_load(dir, &module->digest, module->name, bytes, len, ret);
+    int r = coxi_module_load(rules, module, bytes, len, ret);
     coxi_recorder_loaded(recorder);
     coxi_unlock(&one_at_a_time);
     return r;
 }
 
-static int load(struct coxi_run *run, const char *dir, const struct coxi_module *module,
-                const void *bytes, size_t len)
+static int load(struct coxi_run *run, const struct coxi_module_rules *rules,
+                const struct coxi_module *module, const void *bytes, size_t len)
 {
     struct coxi_loaded *loaded = NULL;
     if (module->id >= COXI_MODULES_MAX) {
         return coxi_error(COX_ELIMIT, "more than %d modules", COXI_MODULES_MAX);
     }
     bool there = atomic_load(&run->modules[module->id]) != NULL;
-    int r =
-        there ? 0
-              : load_recorded(run->options.recorder, dir, module, bytes, len, &loaded);
+    int r = there ? 0
+                  : load_recorded(run->options.recorder, rules, module, bytes, len,
+                                  &loaded);
     if (r == 0 && !there) {
         atomic_store(&run->modules[module->id], loaded);
     }
     return r;
 }
 
-void coxi_run_load(struct coxi_run *run, const char *dir,
+void coxi_run_load(struct coxi_run *run, const struct coxi_module_rules *rules,
                    const struct coxi_message *request, const void *bytes, size_t len)
 {
-    int r = load(run, dir, &request->module, bytes, len);
+    int r = load(run, rules, &request->module, bytes, len);
     struct coxi_message answer = {.request = request->request,
                                   .kind = COXI_MODULE_LOADED};
     answer.status.id = request->module.id;

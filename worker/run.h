@@ -173,7 +173,7 @@ int coxi_run_set_layout(struct coxi_run *run, const struct coxi_layout *layout);
 
 /* Loads a module under its id, and answers the request. `bytes` NULL: only if its file
  * is here. */
-void coxi_run_load(struct coxi_run *run, const char *dir,
+void coxi_run_load(struct coxi_run *run, const struct coxi_module_rules *rules,
                    const struct coxi_message *request, const void *bytes, size_t len);
 
 /* The function a closure names, or NULL with an error text. */

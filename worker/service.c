@@ -323,7 +323,7 @@ static int handle(struct worker *worker, struct coxi_run *run,
     case COXI_LAYOUT:
         return coxi_run_set_layout(run, &m->layout);
     case COXI_MODULE:
-        coxi_run_load(run, worker->options.dir, m,
+        coxi_run_load(run, &worker->options.modules, m,
                       frame->payload_len > 0 ? frame->payload : NULL,
                       frame->payload_len);
         return 0;

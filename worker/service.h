@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 
+#include "worker/modules.h"
 #include "worker/recorder.h"
 
 struct coxi_worker_options {
@@ -12,7 +13,7 @@ struct coxi_worker_options {
     const char *client;       /* the client to dial instead of listening; or NULL */
     const char *name;         /* the name under which to dial */
     const char *address_file; /* or NULL */
-    const char *dir;          /* modules are kept here */
+    struct coxi_module_rules modules;
     uint32_t index;
     uint32_t slots;
     uint32_t commit_window;

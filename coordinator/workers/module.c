@@ -14,6 +14,7 @@
 #include "coordinator/base/alive.h"
 #include "coordinator/base/event.h"
 #include "coordinator/coordinator.h"
+#include "net/signature.h"
 
 static void module_free(struct cox_module *module)
 {
@@ -55,6 +56,9 @@ static int module_new(struct cox_coordinator *c, const char *path,
     }
     if (r == 0) {
         r = coxi_module_inspect(module->bytes, module->len, path, &module->info);
+    }
+    if (r == 0) {
+        r = coxi_signature_read(path, &module->signature);
     }
     if (r == 0) {
         module->digest = coxi_digest_of(module->bytes, module->len);

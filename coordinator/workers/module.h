@@ -26,6 +26,7 @@ struct cox_module {
     uint8_t *bytes;
     size_t len;
     struct coxi_digest digest;
+    struct coxi_signature signature; /* of the file beside it; or zeros */
     struct coxi_module_info info;
     struct cox_function *functions;
     /* workers were told of it; guarded by c->lock, like all fields below */

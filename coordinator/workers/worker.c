@@ -156,7 +156,8 @@ static void send_module(struct coxi_worker *worker, uint32_t id, struct coxi_lin
     const struct cox_module *module = c->modules->all[id];
     coxi_unlock(&c->lock);
     struct coxi_message message = {.kind = COXI_MODULE};
-    message.module = (struct coxi_module){id, module->name, module->digest};
+    message.module =
+        (struct coxi_module){id, module->name, module->digest, module->signature};
     /* The message borrows the bytes, because a module lives as long as the
      * coordinator. */
     struct iovec segment = {module->bytes, module->len};

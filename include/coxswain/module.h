@@ -29,6 +29,11 @@ struct cox_resource;
  * module. COX_ETIMEDOUT: a worker has not answered for open_timeout_ms. COX_ELIMIT:
  * more than 64 modules (failed ones count) or 256 MiB. COX_ECLOSED. A worker that joins
  * later and cannot load the module is lost, and tried again.
+ *
+ * If there is a file `path`.sig (`coxswain sign`), the signature in it is sent as well.
+ * COX_EDENIED: a worker runs only signed modules (--module-key) and the signature is
+ * missing or not valid, or it takes no modules from clients (--no-modules).
+ * COX_EFORMAT: the file is no signature.
  */
 COX_API int cox_module_load(struct cox_coordinator *c, const char *path,
                             struct cox_module **ret);

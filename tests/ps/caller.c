@@ -81,16 +81,22 @@ static const struct coxi_link_events events = {.on_frame = on_frame,
 
 struct caller *caller_open(const char *url, const struct coxi_hello *hello)
 {
-    struct caller *caller = calloc(1, sizeof(*caller));
-    assert_non_null(caller);
     struct coxi_key key; /* of the daemons that the test has started, if any */
     const struct coxi_hello nobody = {.role = COXI_ROLE_TOOL};
     assert_code(0, coxi_key_open(NULL, &key));
     const struct coxi_guard guard =
         coxi_hello_guard(&key, hello != NULL ? hello : &nobody);
+    return caller_open_as(url, &guard, hello);
+}
+
+struct caller *caller_open_as(const char *url, const struct coxi_guard *guard,
+                              const struct coxi_hello *hello)
+{
+    struct caller *caller = calloc(1, sizeof(*caller));
+    assert_non_null(caller);
     coxi_mutex_init(&caller->lock);
     coxi_cond_init(&caller->changed);
-    assert_code(0, coxi_link_connect(url, &guard, CONNECT_MS, &caller->link));
+    assert_code(0, coxi_link_connect(url, guard, CONNECT_MS, &caller->link));
     coxi_link_listen_to(caller->link, &events, caller);
     coxi_link_allow(caller->link, COXI_WIRE_META_MAX, COXI_PAYLOAD_MAX);
     coxi_link_start(caller->link);

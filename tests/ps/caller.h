@@ -11,6 +11,10 @@ struct caller;
  * `hello` is NULL. */
 struct caller *caller_open(const char *url, const struct coxi_hello *hello);
 
+/* Like caller_open, but proves first what `guard` (net/link.h) says. */
+struct caller *caller_open_as(const char *url, const struct coxi_guard *guard,
+                              const struct coxi_hello *hello);
+
 /* Connects and greets; asserts that the greeting is answered. */
 struct caller *caller_join(const char *url, const struct coxi_hello *hello);
 

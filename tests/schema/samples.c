@@ -106,7 +106,10 @@ static const struct coxi_message samples[] = {
                                 .variables = variables,
                                 .n_variables = LEN(variables),
                                 .worker = {12}}},
-    [COXI_MODULE] = {.module = {6, "steps.so", {{0x5555, 0x6666, 0x7777, 0x8888}}}},
+    [COXI_MODULE] = {.module = {6,
+                                "steps.so",
+                                {{0x5555, 0x6666, 0x7777, 0x8888}},
+                                {{1, [63] = 9}}}},
     [COXI_MODULE_LOADED] = {.status = {.code = -16, .message = "no steps", .id = 6}},
     [COXI_DISPATCH] = {.dispatch = {heads, LEN(heads), 5, numbers, LEN(numbers),
                                     kept_inputs, LEN(kept_inputs), NULL, 71, numbers, 1,
@@ -371,6 +374,8 @@ static void same_module(message *a, message *b)
     assert_int_equal(a->module.id, b->module.id);
     assert_string_equal(a->module.name, b->module.name);
     assert_memory_equal(&a->module.digest, &b->module.digest, sizeof(a->module.digest));
+    assert_memory_equal(&a->module.signature, &b->module.signature,
+                        sizeof(a->module.signature));
 }
 
 static void same_dispatch(message *a, message *b)

@@ -114,7 +114,7 @@ static void *worker_main(void *arg)
     url_of(SIM_NODE_WORKER + node->index, url);
     const struct coxi_worker_options options = {
         .listen = url,
-        .dir = "/sim/modules",
+        .modules = {.dir = "/sim/modules"},
         .index = node->index,
         .slots = node->plan->n_slots,
         .commit_window = node->plan->commit_window,

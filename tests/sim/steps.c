@@ -190,17 +190,16 @@ int __wrap_coxi_module_inspect(const void *bytes, size_t len, const char *path,
     return 0;
 }
 
-int coxi_module_load(const char *dir, const struct coxi_digest *digest,
-                     const char *name, const void *bytes, size_t len,
+int coxi_module_load(const struct coxi_module_rules *rules,
+                     const struct coxi_module *shipped, const void *bytes, size_t len,
                      struct coxi_loaded **ret)
 {
     struct coxi_loaded *module = calloc(1, sizeof(*module));
-    (void)dir;
-    (void)digest;
+    (void)rules;
     (void)len;
     if (bytes == NULL && sim_chance(2)) {
         free(module);
-        return coxi_error(COX_ENOENT, "module %s is not here", name);
+        return coxi_error(COX_ENOENT, "module %s is not here", shipped->name);
     }
     module->functions = calloc(1, sizeof(*module->functions));
     module->n_functions = 1;

@@ -34,12 +34,19 @@ static const char *path_of(const struct content *content)
     return coxi_test_path(name);
 }
 
+static int load_in(const char *dir, const struct content *content, bool with_bytes,
+                   struct coxi_loaded **ret)
+{
+    const struct coxi_module_rules rules = {.dir = dir};
+    const struct coxi_module module = {.name = "the_module", .digest = content->digest};
+    return coxi_module_load(&rules, &module, with_bytes ? content->bytes : NULL,
+                            with_bytes ? content->len : 0, ret);
+}
+
 static int load(const struct content *content, bool with_bytes,
                 struct coxi_loaded **ret)
 {
-    return coxi_module_load(coxi_test_dir(), &content->digest, "the_module",
-                            with_bytes ? content->bytes : NULL,
-                            with_bytes ? content->len : 0, ret);
+    return load_in(coxi_test_dir(), content, with_bytes, ret);
 }
 
 TEST(module_is_loaded_from_bytes_and_later_from_its_cached_file)
@@ -98,12 +105,12 @@ TEST(module_whose_cached_file_is_damaged_is_refused_and_asked_for_again)
 
 TEST(module_that_is_none_is_refused_by_name)
 {
-    static const char script[] = "#!/bin/sh\necho this is no shared object\n";
+    static char script[] = "#!/bin/sh\necho this is no shared object\n";
     struct coxi_loaded *module = NULL;
-    struct coxi_digest digest = coxi_digest_of(script, sizeof(script));
-    assert_code(COX_EMODULE, coxi_module_load(coxi_test_dir(), &digest, "script.sh",
-                                              script, sizeof(script), &module));
-    assert_error_names("script.sh");
+    const struct content content = {script, sizeof(script),
+                                    coxi_digest_of(script, sizeof(script))};
+    assert_code(COX_EMODULE, load(&content, true, &module));
+    assert_error_names("the_module");
     assert_null(module);
 }
 
@@ -128,8 +135,7 @@ TEST(module_that_cannot_be_written_is_an_error_that_names_the_file)
     read_module("counter", &counter);
     coxi_test_write(file, "", 0);
     (void)snprintf(dir, sizeof(dir), "%s/directory", file);
-    assert_code(COX_EIO, coxi_module_load(dir, &counter.digest, "counter",
-                                          counter.bytes, counter.len, &module));
+    assert_code(COX_EIO, load_in(dir, &counter, true, &module));
     assert_error_names(dir);
     assert_null(module);
     free(counter.bytes);
@@ -180,12 +186,10 @@ TEST(module_directory_that_was_removed_is_made_again)
     const char *dir = coxi_test_path("modules");
     read_module("counter", &counter);
     for (int i = 0; i < 2; i++) {
-        assert_code(0, coxi_module_load(dir, &counter.digest, "the_module",
-                                        counter.bytes, counter.len, &module));
+        assert_code(0, load_in(dir, &counter, true, &module));
         coxi_module_unload(module);
         coxi_directory_remove(dir);
-        assert_code(COX_ENOENT, coxi_module_load(dir, &counter.digest, "the_module",
-                                                 NULL, 0, &module));
+        assert_code(COX_ENOENT, load_in(dir, &counter, false, &module));
     }
     free(counter.bytes);
 }
@@ -203,5 +207,95 @@ TEST(module_is_not_loaded_where_another_user_could_exchange_its_file)
     assert_int_equal(0, chmod(coxi_test_dir(), 0700));
     assert_code(0, load(&counter, false, &module));
     coxi_module_unload(module);
+    free(counter.bytes);
+}
+
+/* ---- rules */
+
+static int load_by(const struct coxi_module_rules *rules, const struct content *content,
+                   const struct coxi_signature *signature, bool with_bytes)
+{
+    struct coxi_loaded *loaded = NULL;
+    struct coxi_module module = {.name = "the_module", .digest = content->digest};
+    if (signature != NULL) {
+        module.signature = *signature;
+    }
+    int r = coxi_module_load(rules, &module, with_bytes ? content->bytes : NULL,
+                             with_bytes ? content->len : 0, &loaded);
+    coxi_module_unload(loaded);
+    return r;
+}
+
+/* It is in the directory since a time when no signature was needed. */
+TEST(module_that_is_cached_and_not_signed_is_refused)
+{
+    struct content counter;
+    struct coxi_module_key key;
+    struct coxi_signature signature;
+    const char *file = coxi_test_path("counter.so");
+    struct coxi_module_rules rules = {.dir = coxi_test_path("modules")};
+    read_module("counter", &counter);
+    coxi_test_write(file, counter.bytes, counter.len);
+    assert_code(0, coxi_module_keys_new(coxi_test_path("signer")));
+    assert_code(0, coxi_module_key_read(coxi_test_path("signer.pub"), &key));
+    assert_code(0, load_by(&rules, &counter, NULL, true));
+    rules.key = &key;
+    assert_code(COX_EDENIED, load_by(&rules, &counter, NULL, false));
+    assert_error_names("is not signed");
+    assert_code(0, coxi_module_sign(file, coxi_test_path("signer")));
+    assert_code(0, coxi_signature_read(file, &signature));
+    assert_code(0, load_by(&rules, &counter, &signature, false));
+    free(counter.bytes);
+}
+
+/* The signature fits the hash, but the bytes do not. */
+TEST(module_shipped_under_the_hash_of_a_signed_one_is_refused)
+{
+    struct content counter;
+    struct content probe;
+    struct coxi_module_key key;
+    struct coxi_signature signature;
+    const char *file = coxi_test_path("counter.so");
+    struct coxi_module_rules rules = {.dir = coxi_test_path("modules"), .key = &key};
+    read_module("counter", &counter);
+    read_module("probe", &probe);
+    coxi_test_write(file, counter.bytes, counter.len);
+    assert_code(0, coxi_module_keys_new(coxi_test_path("signer")));
+    assert_code(0, coxi_module_key_read(coxi_test_path("signer.pub"), &key));
+    assert_code(0, coxi_module_sign(file, coxi_test_path("signer")));
+    assert_code(0, coxi_signature_read(file, &signature));
+    probe.digest = counter.digest;
+    assert_code(COX_EMODULE, load_by(&rules, &probe, &signature, true));
+    assert_code(COX_ENOENT, load_by(&rules, &probe, &signature, false));
+    free(counter.bytes);
+    free(probe.bytes);
+}
+
+TEST(module_that_is_shipped_to_a_worker_with_no_modules_is_refused)
+{
+    struct content counter;
+    struct stat is;
+    const struct coxi_module_rules rules = {.dir = coxi_test_dir(),
+                                            .never_shipped = true};
+    read_module("counter", &counter);
+    assert_code(COX_EDENIED, load_by(&rules, &counter, NULL, false));
+    assert_error_names(path_of(&counter)); /* where its operator can put it */
+    assert_code(COX_EDENIED, load_by(&rules, &counter, NULL, true));
+    assert_int_equal(-1, stat(path_of(&counter), &is));
+    free(counter.bytes);
+}
+
+TEST(module_that_its_operator_has_installed_is_loaded)
+{
+    struct content counter;
+    const struct coxi_module_rules rules = {.dir = coxi_test_dir(),
+                                            .never_shipped = true};
+    read_module("counter", &counter);
+    /* another file under its name is not loaded, and stays for the operator to see */
+    coxi_test_write(path_of(&counter), "damaged", 7);
+    assert_code(COX_EMODULE, load_by(&rules, &counter, NULL, false));
+    assert_int_equal(0, access(path_of(&counter), R_OK));
+    coxi_test_write(path_of(&counter), counter.bytes, counter.len);
+    assert_code(0, load_by(&rules, &counter, NULL, false));
     free(counter.bytes);
 }

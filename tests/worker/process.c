@@ -116,7 +116,7 @@ void worker_send_module(struct caller *caller)
     char *bytes = coxi_test_read(coxi_test_module("crash"), &len);
     struct coxi_digest digest = coxi_digest_of(bytes, len);
     struct coxi_message message = {.request = 3, .kind = COXI_MODULE};
-    message.module = (struct coxi_module){0, "crash", digest};
+    message.module = (struct coxi_module){.name = "crash", .digest = digest};
     caller_send(caller, &message, bytes, len);
     free(bytes);
     assert_int_equal(0, caller_expect(caller, COXI_MODULE_LOADED)->status.code);

@@ -192,8 +192,9 @@ int rig_load(struct rig *rig, uint32_t id, const char *name, bool with_bytes)
     char *bytes = coxi_test_read(coxi_test_module(name), &len);
     struct coxi_digest digest = coxi_digest_of(bytes, len);
     struct coxi_message message = {.request = 77, .kind = COXI_MODULE};
-    message.module = (struct coxi_module){id, name, digest};
-    coxi_run_load(rig->run, coxi_test_dir(), &message, with_bytes ? bytes : NULL,
+    message.module = (struct coxi_module){.id = id, .name = name, .digest = digest};
+    const struct coxi_module_rules rules = {.dir = coxi_test_dir()};
+    coxi_run_load(rig->run, &rules, &message, with_bytes ? bytes : NULL,
                   with_bytes ? len : 0);
     free(bytes);
     const struct coxi_message *answer = caller_expect(rig->caller, COXI_MODULE_LOADED);

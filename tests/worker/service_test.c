@@ -63,7 +63,7 @@ static void send_module(struct caller *caller, const char *name)
     char *bytes = coxi_test_read(coxi_test_module(name), &len);
     struct coxi_digest digest = coxi_digest_of(bytes, len);
     struct coxi_message message = {.request = 3, .kind = COXI_MODULE};
-    message.module = (struct coxi_module){0, name, digest};
+    message.module = (struct coxi_module){.name = name, .digest = digest};
     caller_send(caller, &message, bytes, len);
     free(bytes);
     assert_int_equal(0, caller_expect(caller, COXI_MODULE_LOADED)->status.code);
