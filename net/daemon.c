@@ -42,11 +42,16 @@ static int start_alerts(const char *least)
     return r;
 }
 
+/* True if strangers are kept out by a key, or may come in because somebody said so. */
+static bool may_use_tcp(const struct coxi_daemon_options *options)
+{
+    return options->insecure || options->has_keys || options->key.kind != COXI_KEY_NONE;
+}
+
 int coxi_daemon_check_reach(const struct coxi_daemon_options *options,
                             const char *option, const char *url)
 {
-    if (coxi_url_is_ipc(url) || options->insecure ||
-        options->key.kind != COXI_KEY_NONE) {
+    if (coxi_url_is_ipc(url) || may_use_tcp(options)) {
         return 0;
     }
     return coxi_error(COX_EINVAL,
@@ -95,7 +100,7 @@ int coxi_daemon_start(struct coxi_daemon_options *options, const char *role)
         }
         options->listen = options->url;
     }
-    r = open_key(options);
+    r = options->has_keys ? 0 : open_key(options);
     return r == 0 && options->listen != NULL
                ? coxi_daemon_check_reach(options, "--listen", options->listen)
                : r;
@@ -103,17 +108,17 @@ int coxi_daemon_start(struct coxi_daemon_options *options, const char *role)
 
 int coxi_daemon_settle(struct coxi_daemon_options *options, const char *role)
 {
-    bool may_use_tcp = options->insecure || options->key.kind != COXI_KEY_NONE;
+    bool is_tcp = may_use_tcp(options);
     int r = 0;
     if (options->listen != NULL) {
         return 0;
     }
-    if (may_use_tcp) {
+    if (is_tcp) {
         (void)snprintf(options->url, sizeof(options->url), "tcp://127.0.0.1:0");
     } else {
         r = coxi_directory_held(options->dir, &options->dir_lock);
     }
-    if (r == 0 && !may_use_tcp) {
+    if (r == 0 && !is_tcp) {
         (void)snprintf(options->url, sizeof(options->url), "ipc://%s/%s-%u",
                        options->dir, role, (unsigned)options->index);
     }

@@ -33,6 +33,7 @@ struct coxi_daemon_options {
      * coxi_daemon_settle has made, and its lock */
     char url[COXI_URL_MAX + 1];
     struct coxi_key key;
+    bool has_keys; /* the program reads keys from elsewhere; set before _start */
     char dir[64];
     int dir_lock;
 };

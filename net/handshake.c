@@ -39,7 +39,7 @@ struct dial_message {
     uint32_t index;
     uint32_t ciphers;
     uint64_t run;
-    uint8_t zeros[8];
+    uint64_t key; /* its id */
     uint8_t nonce[NONCE];
     uint8_t share[SHARE];
     uint8_t tag[COXI_HANDSHAKE_PROOF];
@@ -157,6 +157,7 @@ static void agree(struct coxi_handshake *handshake, bool dialled)
     agreed->peer.role =
         (enum coxi_role)(dialled ? handshake->accept.role : handshake->dial.role);
     agreed->peer.index = dialled ? handshake->accept.index : handshake->dial.index;
+    agreed->peer.key = handshake->guard.self.key;
     agreed->peer.run = dialled ? COXI_RUN_UNNAMED : handshake->dial.run;
     memcpy(agreed->send_key, dialled ? secrets->dial_key : secrets->accept_key,
            COXI_KEY_BYTES);
@@ -223,7 +224,7 @@ int coxi_handshake_dial(const struct coxi_guard *guard, struct coxi_handshake **
     bool done = RAND_bytes(dial->nonce, NONCE) == 1 &&
                 share_new(&handshake->share, dial->share) &&
                 coxi_key_of_role(&guard->key, guard->self.role, key) &&
-                tag_of(key, dial, dial->tag);
+                coxi_key_id(key, &dial->key) && tag_of(key, dial, dial->tag);
     OPENSSL_cleanse(key, sizeof(key));
     if (!done) {
         coxi_handshake_free(handshake);
@@ -274,8 +275,18 @@ const struct coxi_agreed *coxi_handshake_agreed(const struct coxi_handshake *han
 
 /* ---- taking the peer's bytes */
 
+/* Takes the dialler's key from the keyring, if there is one. */
+static void choose_key(struct coxi_guard *guard, const struct dial_message *dial)
+{
+    if (guard->keys != NULL) {
+        const struct coxi_key *key = coxi_keyring_find(
+            guard->keys, (enum coxi_role)dial->role, dial->key, &guard->self.key);
+        guard->key = key != NULL ? *key : (struct coxi_key){.kind = COXI_KEY_NONE};
+    }
+}
+
 /* Checks that the dialler has the key of its role. */
-static int check_dial(const struct coxi_handshake *handshake)
+static int check_dial(struct coxi_handshake *handshake)
 {
     const struct dial_message *dial = &handshake->dial;
     uint8_t key[COXI_KEY_BYTES];
@@ -287,6 +298,7 @@ static int check_dial(const struct coxi_handshake *handshake)
         return coxi_error(COX_EVERSION, "a peer proves itself by version %u, we by %d",
                           dial->version, VERSION);
     }
+    choose_key(&handshake->guard, dial);
     bool is_ours =
         coxi_key_of_role(&handshake->guard.key, (enum coxi_role)dial->role, key) &&
         tag_of(key, dial, tag) && is_equal(tag, dial->tag) &&

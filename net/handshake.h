@@ -3,14 +3,15 @@
  * before any frame. It only makes and checks bytes; proving.c moves them.
  *
  *   the dialler's   {magic u32, version u16, role u8, seal u8, index u32, ciphers u32,
- *                    run u64, zeros 8, nonce 32, share 32, tag 32}
+ *                    run u64, key u64, nonce 32, share 32, tag 32}
  *   the acceptor's  {magic u32, version u16, role u8, seal u8, index u32, cipher u32,
  *                    nonce 32, share 32, proof 32}
  *   the dialler's   {proof 32}
  *
  * Little-endian. A share is an X25519 public key (RFC 7748), new for each connection.
  * `tag` is an HMAC-SHA256 of all bytes before it, with the key of the dialler's role,
- * so that strangers are turned away before the costly computations. Proofs and the keys
+ * so that strangers are turned away before the costly computations. `key` is the id of
+ * that key, by which an acceptor that several runs share finds it (keyring.h). Proofs and the keys
  * of the seal are HKDF-SHA256 (RFC 5869) of that key and the shared secret, with the
  * SHA-256 of all bytes of both sides before the proofs as salt. So they are bound to
  * both roles and indexes, to the run and to what was agreed; and they cannot be
@@ -26,7 +27,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "net/key.h"
+#include "net/keyring.h"
 
 /* Only the end that dials names its run. */
 #define COXI_RUN_UNNAMED UINT64_MAX
@@ -36,6 +37,7 @@ struct coxi_party {
     enum coxi_role role;
     uint32_t index;
     uint64_t run; /* 0: it has no run yet; COXI_RUN_UNNAMED: it has named none */
+    uint32_t key; /* the index of its key in the acceptor's keyring; 0: without one */
 };
 
 /* How frames are protected on their way. If the two ends ask for different seals, they
@@ -52,6 +54,8 @@ enum { COXI_CIPHER_AES_128_GCM = 1, COXI_CIPHER_CHACHA20_POLY1305 = 2 };
 /* What an end of a connection brings to the handshake. */
 struct coxi_guard {
     struct coxi_key key;
+    /* of an acceptor that several runs share, in place of `key`: borrowed; or NULL */
+    const struct coxi_keyring *keys;
     struct coxi_party self;
     enum coxi_seal seal;
 };
@@ -75,7 +79,7 @@ enum {
 struct coxi_handshake;
 
 /*
- * Begins a handshake. `guard` is copied; it must have a key. COX_ENOMEM. *ret is for
+ * Begins a handshake. `guard` is copied; it must have a key, or a keyring to accept. COX_ENOMEM. *ret is for
  * coxi_handshake_free, which takes NULL and wipes every secret.
  */
 int coxi_handshake_dial(const struct coxi_guard *guard, struct coxi_handshake **ret);

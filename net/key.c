@@ -77,6 +77,17 @@ bool coxi_key_of_role(const struct coxi_key *key, enum coxi_role role,
            coxi_hkdf(key->secret, COXI_KEY_BYTES, NULL, 0, info, ret, COXI_KEY_BYTES);
 }
 
+bool coxi_key_id(const uint8_t role_key[COXI_KEY_BYTES], uint64_t *ret)
+{
+    uint8_t id[sizeof(*ret)];
+    if (!coxi_hkdf(role_key, COXI_KEY_BYTES, NULL, 0, "coxswain key 1 id", id,
+                   sizeof(id))) {
+        return false;
+    }
+    memcpy(ret, id, sizeof(id));
+    return true;
+}
+
 void coxi_key_wipe(struct coxi_key *key)
 {
     OPENSSL_cleanse(key, sizeof(*key));

@@ -53,6 +53,10 @@ int coxi_key_new_reader(const char *path, const struct coxi_key *key);
 bool coxi_key_of_role(const struct coxi_key *key, enum coxi_role role,
                       uint8_t ret[COXI_KEY_BYTES]);
 
+/* Derives the id by which a keyring (keyring.h) finds a role's key; nothing else about
+ * the key follows from it. False: no memory. */
+bool coxi_key_id(const uint8_t role_key[COXI_KEY_BYTES], uint64_t *ret);
+
 void coxi_key_wipe(struct coxi_key *key);
 
 /* ---- files of keys, also of those that sign modules (net/signature.h) */

@@ -222,7 +222,7 @@ typedef void (*coxi_listener_accepted)(void *arg, struct coxi_link *link);
 
 /*
  * Binds `url` (port 0: any free one); coxi_listener_start begins to accept connections.
- * If `guard` (copied; NULL: none) has a key, only peers that have proved that they have
+ * If `guard` (copied; NULL: none) has a key or keys, only peers that have proved that they have
  * it become links. The socket of an ipc address may be used only by this user, whatever
  * the umask. If the path is a socket of this user at which nobody listens, it is
  * replaced; any other file stays. COX_EAGAIN: the address is in use; COX_EADDRESS: it

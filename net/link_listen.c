@@ -217,7 +217,8 @@ static void accept_callback(void *arg)
     }
     if (listener->resting) {
         listener->resting = false;
-    } else if (listener->guard.key.kind != COXI_KEY_NONE) {
+    } else if ((listener->guard.key.kind != COXI_KEY_NONE ||
+                listener->guard.keys != NULL)) {
         receive_newcomer(listener, nng_aio_get_output(listener->aio, 0));
     } else {
         hand_over(listener, nng_aio_get_output(listener->aio, 0), NULL);

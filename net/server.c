@@ -59,32 +59,32 @@ struct connection {
 
 /* ---- a connection's thread */
 
-static struct coxi_hello own_hello(const struct coxi_server *server,
+/* Our greeting of this peer. */
+static struct coxi_hello own_hello(const struct coxi_peer *peer,
                                    enum coxi_channel channel)
 {
-    const struct coxi_server_options *options = &server->options;
+    const struct coxi_server_options *options = &peer->server->options;
     struct coxi_hello self = options->self;
     self.channel = channel;
     if (options->events->incarnation != NULL) {
-        self.incarnation = options->events->incarnation(options->arg);
+        self.incarnation = options->events->incarnation(options->arg, peer);
     }
     return self;
 }
 
-static int say_hello(struct coxi_link *link, const struct coxi_server *server,
-                     enum coxi_channel channel)
+static int say_hello(const struct coxi_peer *peer, enum coxi_channel channel)
 {
-    const struct coxi_hello self = own_hello(server, channel);
-    return coxi_hello_send(link, &self);
+    const struct coxi_hello self = own_hello(peer, channel);
+    return coxi_hello_send(peer->link, &self);
 }
 
 /* Answers a greeting, and changes over to the local path if the greeting offers one
  * that works. */
-static int answer_hello(struct coxi_link *link, const struct coxi_server *server,
-                        const struct coxi_hello *hello)
+static int answer_hello(const struct coxi_peer *peer, const struct coxi_hello *hello)
 {
-    struct coxi_hello self = own_hello(server, hello->channel);
-    bool is_local = server->options.local_path && *hello->local != '\0' &&
+    struct coxi_link *link = peer->link;
+    struct coxi_hello self = own_hello(peer, hello->channel);
+    bool is_local = peer->server->options.local_path && *hello->local != '\0' &&
                     coxi_link_accept(link, hello->local) == 0;
     self.local = is_local ? hello->local : NULL;
     int r = coxi_hello_send(link, &self);
@@ -118,7 +118,7 @@ static int greet(struct connection *connection, const struct coxi_frame *frame)
     connection->greeted = true;
     coxi_unlock(&server->lock);
     coxi_link_allow(peer->link, COXI_WIRE_META_MAX, COXI_PAYLOAD_MAX);
-    r = connection->dialled ? 0 : answer_hello(peer->link, server, &hello);
+    r = connection->dialled ? 0 : answer_hello(peer, &hello);
     if (r == 0 && server->options.events->on_greeted != NULL) {
         r = server->options.events->on_greeted(server->options.arg, peer);
     }
@@ -203,7 +203,7 @@ static int dial(struct connection *connection)
 {
     struct coxi_server *server = connection->peer.server;
     struct coxi_link *link;
-    const struct coxi_hello self = own_hello(server, connection->channel);
+    const struct coxi_hello self = own_hello(&connection->peer, connection->channel);
     const struct coxi_guard guard = coxi_hello_guard(server->options.key, &self);
     int r = coxi_link_connect(server->options.dial, &guard, CONNECT_MS, &link);
     if (r != 0) {
@@ -222,7 +222,7 @@ static int dial(struct connection *connection)
     if (stopping) {
         coxi_link_close(link, COX_ECANCELLED, "the daemon is ending");
     }
-    (void)say_hello(link, server, connection->channel);
+    (void)say_hello(&connection->peer, connection->channel);
     return 0;
 }
 
@@ -409,7 +409,8 @@ int coxi_server_open(const struct coxi_server_options *options,
         r = coxi_thread_start(&server->dialler, "cox:dial", dialler_thread, server);
         server->dials = r == 0;
     } else if (r == 0) {
-        const struct coxi_guard guard = coxi_hello_guard(options->key, &options->self);
+        struct coxi_guard guard = coxi_hello_guard(options->key, &options->self);
+        guard.keys = options->keys;
         r = coxi_listener_claim(options->listen, &guard, accepted, server,
                                 &server->listener);
     }
@@ -443,28 +444,24 @@ struct coxi_links *coxi_server_links(struct coxi_server *server)
     return server->links;
 }
 
-bool coxi_server_any(struct coxi_server *server,
-                     bool (*match)(const void *arg, const struct coxi_hello *hello),
-                     const void *arg)
+bool coxi_server_any(struct coxi_server *server, coxi_peer_match match, const void *arg)
 {
     bool any = false;
     coxi_lock(&server->lock);
     for (struct connection *c = server->connections; c != NULL && !any; c = c->next) {
-        any = c->greeted && !c->ended && match(arg, &c->peer.hello);
+        any = c->greeted && !c->ended && match(arg, &c->peer);
     }
     coxi_unlock(&server->lock);
     return any;
 }
 
-uint64_t coxi_server_heard_ms(struct coxi_server *server,
-                              bool (*match)(const void *arg,
-                                            const struct coxi_hello *hello),
+uint64_t coxi_server_heard_ms(struct coxi_server *server, coxi_peer_match match,
                               const void *arg)
 {
     uint64_t last = 0;
     coxi_lock(&server->lock);
     for (struct connection *c = server->connections; c != NULL; c = c->next) {
-        if (c->greeted && !c->ended && match(arg, &c->peer.hello)) {
+        if (c->greeted && !c->ended && match(arg, &c->peer)) {
             uint64_t heard = coxi_link_heard_ms(c->peer.link);
             last = heard > last ? heard : last;
         }
@@ -475,8 +472,7 @@ uint64_t coxi_server_heard_ms(struct coxi_server *server,
 
 /* Lists the links of the peers for which `match` is true, with a reference to each; the
  * caller frees *ret with free(). */
-static size_t take_links(struct coxi_server *server,
-                         bool (*match)(const void *arg, const struct coxi_hello *hello),
+static size_t take_links(struct coxi_server *server, coxi_peer_match match,
                          const void *arg, struct coxi_link ***ret)
 {
     size_t n = 0;
@@ -485,7 +481,7 @@ static size_t take_links(struct coxi_server *server,
         calloc(server->n_connections + 1, sizeof(struct coxi_link *));
     for (struct connection *c = server->connections; c != NULL && links != NULL;
          c = c->next) {
-        if (c->greeted && !c->ended && match(arg, &c->peer.hello)) {
+        if (c->greeted && !c->ended && match(arg, &c->peer)) {
             links[n++] = coxi_link_ref(c->peer.link);
         }
     }
@@ -494,8 +490,7 @@ static size_t take_links(struct coxi_server *server,
     return n;
 }
 
-void coxi_server_tell(struct coxi_server *server,
-                      bool (*match)(const void *arg, const struct coxi_hello *hello),
+void coxi_server_tell(struct coxi_server *server, coxi_peer_match match,
                       const void *arg, const struct coxi_message *message)
 {
     struct coxi_link **links;
@@ -507,8 +502,7 @@ void coxi_server_tell(struct coxi_server *server,
     free(links);
 }
 
-void coxi_server_close(struct coxi_server *server,
-                       bool (*match)(const void *arg, const struct coxi_hello *hello),
+void coxi_server_close(struct coxi_server *server, coxi_peer_match match,
                        const void *arg, int code, const char *text)
 {
     struct coxi_link **links;

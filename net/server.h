@@ -32,6 +32,7 @@ struct coxi_peer {
     struct coxi_buffer scratch;
     struct coxi_buffer aside;
     uint64_t payload_bytes; /* for on_payload: the longest payload that was accepted */
+    void *of; /* for the callbacks: set by on_hello, and not changed after it */
 };
 
 /* Callbacks, on the connection's own thread; each may block. */
@@ -53,9 +54,9 @@ struct coxi_server_events {
                       const struct coxi_frame *frame);
     /* An accepted peer is gone. Optional. */
     void (*on_close)(void *arg, struct coxi_peer *peer);
-    /* For a server whose incarnation changes: returns the one for the greeting, which
-     * replaces that of `self`. Optional; does not block. */
-    uint64_t (*incarnation)(void *arg);
+    /* For a server whose incarnation changes: returns the one for our greeting of this
+     * peer, which replaces that of `self`. Optional; does not block. */
+    uint64_t (*incarnation)(void *arg, const struct coxi_peer *peer);
 };
 
 struct coxi_server_options {
@@ -64,7 +65,9 @@ struct coxi_server_options {
     struct coxi_hello self; /* our greeting; `channel` is the peer's */
     int peer_timeout_ms;
     const struct coxi_key *key; /* the run's, borrowed; NULL: nobody proves anything */
-    bool local_path;            /* accept it if a peer offers it */
+    /* of the runs that share this server, in place of `key`: borrowed; or NULL */
+    const struct coxi_keyring *keys;
+    bool local_path;                         /* accept it if a peer offers it */
     const struct coxi_server_events *events; /* borrowed */
     void *arg;
 };
@@ -93,26 +96,24 @@ void coxi_server_dial_stop(struct coxi_server *server);
 /* The links that the server watches; other links of the process may join them. */
 struct coxi_links *coxi_server_links(struct coxi_server *server);
 
-/* True if match(arg, hello) is true for a peer that has greeted. Any thread. */
-bool coxi_server_any(struct coxi_server *server,
-                     bool (*match)(const void *arg, const struct coxi_hello *hello),
+/* Whether a peer that has greeted is meant. Called with the server's lock held. */
+typedef bool (*coxi_peer_match)(const void *arg, const struct coxi_peer *peer);
+
+/* True if `match` is true for any peer. Any thread. */
+bool coxi_server_any(struct coxi_server *server, coxi_peer_match match,
                      const void *arg);
 
 /* When the last bytes came from any matching peer (coxi_now_ms); 0: there is no such
  * peer. Any thread. */
-uint64_t coxi_server_heard_ms(struct coxi_server *server,
-                              bool (*match)(const void *arg,
-                                            const struct coxi_hello *hello),
+uint64_t coxi_server_heard_ms(struct coxi_server *server, coxi_peer_match match,
                               const void *arg);
 
 /* Sends a message to every matching peer, if there is memory. Any thread. */
-void coxi_server_tell(struct coxi_server *server,
-                      bool (*match)(const void *arg, const struct coxi_hello *hello),
+void coxi_server_tell(struct coxi_server *server, coxi_peer_match match,
                       const void *arg, const struct coxi_message *message);
 
 /* Closes the link of every matching peer, if there is memory. Any thread. */
-void coxi_server_close(struct coxi_server *server,
-                       bool (*match)(const void *arg, const struct coxi_hello *hello),
+void coxi_server_close(struct coxi_server *server, coxi_peer_match match,
                        const void *arg, int code, const char *text);
 
 /* Sends heartbeats and frees closed connections. Call it several times in a quarter of

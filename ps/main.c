@@ -8,12 +8,15 @@
 #include "common/loop.h"
 #include "common/option.h"
 #include "net/daemon.h"
+#include "net/keyring.h"
 #include "ps/service.h"
 
 struct config {
     struct coxi_daemon_options daemon;
     int64_t memory_max;
     const char *checkpoint_root;
+    const char *run_keys;
+    int64_t runs;
 };
 
 static const struct coxi_option options[] = {
@@ -28,14 +31,24 @@ static const struct coxi_option options[] = {
      .offset = offsetof(struct config, checkpoint_root),
      .help = "write and read checkpoints only beneath this directory, an absolute "
              "path (default: in whatever directory the client names)"},
+    {.name = "run-keys",
+     .type = COXI_OPTION_STRING,
+     .offset = offsetof(struct config, run_keys),
+     .help = "serve several runs: each file NAME.key of this directory is the key of a "
+             "run, whose checkpoints lie beneath NAME in --checkpoint-root"},
+    {.name = "runs",
+     .type = COXI_OPTION_INT,
+     .offset = offsetof(struct config, runs),
+     .max = UINT16_MAX,
+     .help = "with --run-keys: how many runs may use this ps at a time; 0: all"},
 };
 
 static const struct coxi_program program = {
     .name = "coxswain-ps",
     .usage = "[options]",
-    .summary =
-        "A parameter server: keeps variables and tables, answers pulls, applies "
-        "commits.\nIt serves one run at a time, and the next one when that has ended.",
+    .summary = "A parameter server: keeps variables and tables, answers pulls, applies "
+               "commits.\nIt serves one run at a time, and the next one when that has "
+               "ended; or, with --run-keys,\nseveral.",
     .prefix = "COX_PS",
     .options = options,
     .n_options = sizeof(options) / sizeof(*options),
@@ -68,8 +81,31 @@ static int check_root(const char *root)
                             root);
 }
 
+/* Reads the keys of --run-keys. A run could restore the checkpoint of another if each
+ * had not a directory of its own. */
+static int open_keys(const struct config *config, struct coxi_keyring **ret)
+{
+    if (config->run_keys == NULL) {
+        return config->runs == 0
+                   ? 0
+                   : coxi_error(COX_EINVAL,
+                                "--runs needs --run-keys, a directory with a key for "
+                                "each run");
+    }
+    if (config->checkpoint_root == NULL) {
+        return coxi_error(COX_EINVAL, "--run-keys needs --checkpoint-root, beneath "
+                                      "which each run gets a directory of its own");
+    }
+    if (config->daemon.key_file != NULL) {
+        return coxi_error(COX_EINVAL, "--run-keys and --key-file exclude each other");
+    }
+    int r = coxi_keyring_open(config->run_keys, ret);
+    return r == 0 ? 0 : coxi_error(r, "--run-keys: %s", coxi_error_text());
+}
+
 static int run(const struct config *config)
 {
+    struct coxi_keyring *keys = NULL;
     struct daemon daemon = {0};
     struct coxi_ps_options ps = {
         .listen = config->daemon.listen,
@@ -82,6 +118,11 @@ static int run(const struct config *config)
     };
     int r = check_root(config->checkpoint_root);
     if (r == 0) {
+        r = open_keys(config, &keys);
+    }
+    if (r == 0) {
+        ps.keys = keys;
+        ps.runs_max = config->runs > 0 ? (uint32_t)config->runs : UINT32_MAX;
         r = coxi_ps_open(&ps, &daemon.ps);
     }
     if (r == 0) {
@@ -104,6 +145,7 @@ static int run(const struct config *config)
     }
     coxi_ps_close(daemon.ps);
     coxi_loop_free(daemon.loop);
+    coxi_keyring_free(keys);
     return r != 0 ? coxi_exit_config(program.name) : COXI_EXIT_AGAIN + daemon.signal;
 }
 
@@ -115,6 +157,7 @@ int main(int argc, char **argv)
         return EXIT_SUCCESS;
     }
     if (r == 0) {
+        config.daemon.has_keys = config.run_keys != NULL;
         r = coxi_daemon_start(&config.daemon, "ps");
     }
     if (r == 0) {

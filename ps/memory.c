@@ -9,6 +9,7 @@ void coxi_memory_init(struct coxi_memory *memory)
 {
     struct sysinfo host;
     atomic_init(&memory->used_bytes, 0);
+    memory->whole = NULL;
     memory->max_bytes = 0;
     memory->host_bytes =
         sysinfo(&host) == 0 ? ((uint64_t)host.totalram + host.totalswap) * host.mem_unit
@@ -36,10 +37,16 @@ int coxi_memory_take(struct coxi_memory *memory, uint64_t bytes, const char *who
                               (unsigned long long)used);
         }
     } while (!atomic_compare_exchange_weak(&memory->used_bytes, &used, used + bytes));
+    if (memory->whole != NULL && coxi_memory_take(memory->whole, bytes, whom) != 0) {
+        atomic_fetch_sub(&memory->used_bytes, bytes);
+        return COX_ENOMEM;
+    }
     return 0;
 }
 
 void coxi_memory_give(struct coxi_memory *memory, uint64_t bytes)
 {
-    atomic_fetch_sub(&memory->used_bytes, bytes);
+    for (; memory != NULL; memory = memory->whole) {
+        atomic_fetch_sub(&memory->used_bytes, bytes);
+    }
 }

@@ -1,6 +1,6 @@
 /*
- * Counts the memory of all variables and tables of a ps, and bounds it (--memory-max).
- * Any thread. Cost: one addition for each commit that makes rows.
+ * Counts the memory of the variables and tables of a run, and of all runs of a ps, and
+ * bounds it (--memory-max). Any thread. Cost: one addition for each commit that makes rows.
  */
 #ifndef COXI_PS_MEMORY_H
 #define COXI_PS_MEMORY_H
@@ -9,11 +9,13 @@
 #include <stdint.h>
 
 struct coxi_memory {
-    uint64_t max_bytes;  /* 0: no limit */
-    uint64_t host_bytes; /* the memory of this host, with swap; 0: unknown */
+    struct coxi_memory *whole; /* its bytes count there, too; NULL: nowhere */
+    uint64_t max_bytes;        /* 0: no limit */
+    uint64_t host_bytes;       /* the memory of this host, with swap; 0: unknown */
     atomic_uint_least64_t used_bytes;
 };
 
+/* No limit; counts nowhere else. */
 void coxi_memory_init(struct coxi_memory *memory);
 
 /* Counts more bytes. COX_ENOMEM: this host does not have that many bytes (although

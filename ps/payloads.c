@@ -6,17 +6,21 @@
 
 enum { LEAST_BYTES = 256 << 20 };
 
-void coxi_payloads_init(struct coxi_payloads *payloads, struct coxi_store *store,
-                        uint64_t memory_max)
+void coxi_payloads_budget(struct coxi_memory *memory, uint64_t memory_max)
 {
-    struct coxi_memory *memory = &payloads->memory;
     coxi_memory_init(memory);
-    payloads->store = store;
     if (memory_max == 0) {
         memory->max_bytes = memory->host_bytes;
     } else {
         memory->max_bytes = memory_max < LEAST_BYTES ? LEAST_BYTES : memory_max;
     }
+}
+
+void coxi_payloads_init(struct coxi_payloads *payloads, struct coxi_store *store,
+                        uint64_t memory_max)
+{
+    payloads->store = store;
+    coxi_payloads_budget(&payloads->memory, memory_max);
 }
 
 void coxi_payloads_lend_token(struct coxi_store *store, const struct coxi_peer *peer,

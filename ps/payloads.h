@@ -29,6 +29,9 @@ struct coxi_payloads {
 void coxi_payloads_init(struct coxi_payloads *payloads, struct coxi_store *store,
                         uint64_t memory_max);
 
+/* Sets the budget of one run, or of all runs of a ps. */
+void coxi_payloads_budget(struct coxi_memory *memory, uint64_t memory_max);
+
 /* Call this before a payload of `len` bytes is received. COX_EFENCED, COX_EPSLOST,
  * COX_ENOMEM: drop the payload. COX_EPROTO: a message of this kind has no payload. */
 int coxi_payloads_take(struct coxi_payloads *payloads, struct coxi_peer *peer,

@@ -1,6 +1,7 @@
 /*
- * See service.h. Threads: one for each connection (net/server), one for snapshots and
- * one for restores (ps/deferred.h), all of which use the store at the same time.
+ * See service.h. Threads: one for each connection (net/server), and for each run
+ * (ps/tenants.h) one for snapshots and one for restores (ps/deferred.h), all of which use
+ * the run's store at the same time.
  * However slow the disk is, only the peer that asked for a snapshot or a restore waits
  * for it.
  */
@@ -12,29 +13,25 @@
 
 #include "common/error.h"
 #include "common/log.h"
-#include "common/rand.h"
-#include "common/sync.h"
 #include "net/server.h"
 #include "ps/claims.h"
-#include "ps/deferred.h"
-#include "ps/payloads.h"
 #include "ps/places.h"
-#include "ps/store.h"
+#include "ps/tenants.h"
 #include "schema/limits.h"
 
 _Static_assert((int)COXI_PULL_ROOM <= (int)COXI_LINK_MADE_ROOM,
                "what a link has room for is enough");
 
 struct coxi_ps {
-    struct coxi_store *store;
     struct coxi_server *server;
-    struct coxi_deferred *snapshots;
-    struct coxi_deferred *restores; /* runs restores and probes */
-    uint32_t index;
-    const char *root; /* of its files, or NULL */
-    struct coxi_payloads payloads;
-    struct coxi_claims claims;
+    struct coxi_tenants *tenants;
 };
+
+/* The run of a peer that has greeted. */
+static struct coxi_tenant *tenant_of(const struct coxi_peer *peer)
+{
+    return peer->of;
+}
 
 /* ---- answers */
 
@@ -67,16 +64,16 @@ static int make_answer(void *arg, void *to, size_t room, size_t *ret_len)
 
 /* A short answer is sent together with others of its batch; a long one is made while it
  * is sent. */
-static int answer_pull(struct coxi_ps *ps, struct coxi_peer *peer,
+static int answer_pull(struct coxi_tenant *tenant, struct coxi_peer *peer,
                        const struct coxi_message *request,
                        const struct coxi_frame *frame)
 {
     struct coxi_message message = {.request = request->request, .kind = COXI_PULLED};
-    struct answer answer = {.store = ps->store};
+    struct answer answer = {.store = tenant->store};
     struct coxi_pull pull = request->pull;
-    coxi_payloads_lend_token(ps->store, peer, &pull.session);
-    int r = coxi_store_pull_begin(ps->store, &pull, frame->payload, frame->payload_len,
-                                  &peer->aside, &answer.pulling);
+    coxi_payloads_lend_token(tenant->store, peer, &pull.session);
+    int r = coxi_store_pull_begin(tenant->store, &pull, frame->payload,
+                                  frame->payload_len, &peer->aside, &answer.pulling);
     size_t len = answer.pulling.left;
     message.status.message = "";
     message.status.versions = (const uint64_t *)(const void *)peer->aside.data;
@@ -89,7 +86,7 @@ static int answer_pull(struct coxi_ps *ps, struct coxi_peer *peer,
         r = coxi_buffer_reserve(&peer->scratch, COXI_PULL_ROOM);
     }
     if (r == 0 && len > 0) {
-        r = coxi_store_pull_some(ps->store, &answer.pulling, peer->scratch.data,
+        r = coxi_store_pull_some(tenant->store, &answer.pulling, peer->scratch.data,
                                  COXI_PULL_ROOM, &peer->scratch.len);
     }
     if (r != 0) {
@@ -100,12 +97,12 @@ static int answer_pull(struct coxi_ps *ps, struct coxi_peer *peer,
     return coxi_message_send(peer->link, &message, &payload, false);
 }
 
-static int answer_commit(struct coxi_ps *ps, struct coxi_peer *peer,
+static int answer_commit(struct coxi_tenant *tenant, struct coxi_peer *peer,
                          const struct coxi_message *request,
                          const struct coxi_frame *frame)
 {
     bool duplicate = false;
-    int r = coxi_store_commit(ps->store, &request->commit, frame->payload,
+    int r = coxi_store_commit(tenant->store, &request->commit, frame->payload,
                               frame->payload_len, &peer->aside, &duplicate);
     struct coxi_message answer = {.request = request->request, .kind = COXI_COMMITTED};
     answer.status.code = r;
@@ -133,16 +130,16 @@ static void log_snapshot(const struct coxi_snapshot *snapshot,
 static void do_snapshot(void *arg, struct coxi_link *link,
                         const struct coxi_message *request)
 {
-    struct coxi_ps *ps = arg;
+    struct coxi_tenant *tenant = arg;
     struct coxi_message answer = {.request = request->request,
                                   .kind = COXI_SNAPSHOT_DONE};
     struct coxi_snapshot_file file = {0};
-    int r = coxi_store_meant(ps->store, request->snapshot.incarnation);
+    int r = coxi_store_meant(tenant->store, request->snapshot.incarnation);
     if (r == 0) {
-        r = coxi_places_check_shard(request->snapshot.path, ps->index, true);
+        r = coxi_places_check_shard(request->snapshot.path, tenant->ps_index, true);
     }
     if (r == 0) {
-        r = coxi_store_snapshot(ps->store, &request->snapshot, &file);
+        r = coxi_store_snapshot(tenant->store, &request->snapshot, &file);
     }
     answer.snapshot_done = (struct coxi_snapshot_done){
         .code = r,
@@ -163,7 +160,7 @@ static void do_snapshot(void *arg, struct coxi_link *link,
             COX_ELIMIT,
             "ps %u has applied too much above its watermark to tell the client "
             "which: %zu intervals of closures, and %zu ps that they touched",
-            ps->index, file.applied.n_intervals, file.applied.n_touched);
+            tenant->ps_index, file.applied.n_intervals, file.applied.n_touched);
         answer.snapshot_done =
             (struct coxi_snapshot_done){.code = r, .message = coxi_error_text()};
     }
@@ -176,13 +173,13 @@ static void do_snapshot(void *arg, struct coxi_link *link,
 static void do_restore(void *arg, struct coxi_link *link,
                        const struct coxi_message *request)
 {
-    struct coxi_ps *ps = arg;
-    int r = coxi_store_meant(ps->store, request->restore.incarnation);
+    struct coxi_tenant *tenant = arg;
+    int r = coxi_store_meant(tenant->store, request->restore.incarnation);
     if (r == 0) {
-        r = coxi_places_check_shard(request->restore.path, ps->index, false);
+        r = coxi_places_check_shard(request->restore.path, tenant->ps_index, false);
     }
     if (r == 0) {
-        r = coxi_store_restore(ps->store, &request->restore);
+        r = coxi_store_restore(tenant->store, &request->restore);
     }
     coxi_log(r == 0 ? COXI_LOG_INFO : COXI_LOG_ERROR, "restore",
              "path=%s result=%s error=\"%s\"", request->restore.path,
@@ -190,14 +187,15 @@ static void do_restore(void *arg, struct coxi_link *link,
     (void)send_status(link, request, COXI_STATUS, r);
 }
 
-static void do_probe(struct coxi_ps *ps, struct coxi_link *link,
+static void do_probe(struct coxi_tenant *tenant, struct coxi_link *link,
                      const struct coxi_message *request)
 {
     struct coxi_session owner;
-    bool is_owners = coxi_store_owner(ps->store, &owner) &&
+    bool is_owners = coxi_store_owner(tenant->store, &owner) &&
                      coxi_session_equal(&owner, &request->probe.session);
-    int r = is_owners ? coxi_places_probe(ps->root, ps->index, &request->probe)
-                      : coxi_error(COX_EFENCED, "this ps serves another client");
+    int r = is_owners
+                ? coxi_places_probe(tenant->root, tenant->ps_index, &request->probe)
+                : coxi_error(COX_EFENCED, "this ps serves another client");
     (void)send_status(link, request, COXI_STATUS, r);
 }
 
@@ -219,15 +217,15 @@ static int defer(struct coxi_deferred *deferred, struct coxi_peer *peer,
     return r == 0 ? 0 : answer_status(peer, request, COXI_STATUS, r);
 }
 
-static int answer_void(struct coxi_ps *ps, struct coxi_peer *peer,
+static int answer_void(struct coxi_tenant *tenant, struct coxi_peer *peer,
                        const struct coxi_message *request)
 {
     struct coxi_buffer segments = {0};
     struct coxi_buffer touched = {0};
     struct coxi_message answer = {.request = request->request, .kind = COXI_VOIDED};
-    int r = coxi_store_meant(ps->store, request->void_.incarnation);
+    int r = coxi_store_meant(tenant->store, request->void_.incarnation);
     if (r == 0) {
-        r = coxi_store_void(ps->store, &request->void_, &segments, &touched);
+        r = coxi_store_void(tenant->store, &request->void_, &segments, &touched);
     }
     answer.voided = (struct coxi_voided){.code = r, .message = ""};
     if (r != 0) {
@@ -244,17 +242,17 @@ static int answer_void(struct coxi_ps *ps, struct coxi_peer *peer,
     return r;
 }
 
-static int answer_describe(struct coxi_ps *ps, struct coxi_peer *peer,
+static int answer_describe(struct coxi_tenant *tenant, struct coxi_peer *peer,
                            const struct coxi_message *request)
 {
     struct coxi_message answer = {.request = request->request, .kind = COXI_LAYOUT};
     struct coxi_description description;
-    int r = coxi_store_describe(ps->store, &description);
+    int r = coxi_store_describe(tenant->store, &description);
     if (r != 0) {
         return answer_status(peer, request, COXI_STATUS, r);
     }
     const struct coxi_ps_address self = {
-        .address = "", .incarnation = coxi_store_incarnation(ps->store)};
+        .address = "", .incarnation = coxi_store_incarnation(tenant->store)};
     answer.layout = (struct coxi_layout){.session = description.session,
                                          .servers = &self,
                                          .n_servers = 1,
@@ -266,7 +264,7 @@ static int answer_describe(struct coxi_ps *ps, struct coxi_peer *peer,
                             coxi_error(COX_ELIMIT,
                                        "ps %u has too many variables to "
                                        "describe them all: %zu",
-                                       ps->index, description.n));
+                                       tenant->ps_index, description.n));
     coxi_description_fini(&description);
     return r;
 }
@@ -276,12 +274,14 @@ static int answer_describe(struct coxi_ps *ps, struct coxi_peer *peer,
 static int on_payload(void *arg, struct coxi_peer *peer, const struct coxi_message *m,
                       size_t len)
 {
-    return coxi_payloads_take(&((struct coxi_ps *)arg)->payloads, peer, m, len);
+    (void)arg;
+    return coxi_payloads_take(&tenant_of(peer)->payloads, peer, m, len);
 }
 
 static void on_close(void *arg, struct coxi_peer *peer)
 {
-    coxi_payloads_give(&((struct coxi_ps *)arg)->payloads, peer);
+    (void)arg;
+    coxi_payloads_give(&tenant_of(peer)->payloads, peer);
 }
 
 static int on_hello(void *arg, struct coxi_peer *peer)
@@ -290,51 +290,57 @@ static int on_hello(void *arg, struct coxi_peer *peer)
     if (peer->hello.role == COXI_ROLE_PS) {
         return coxi_error(COX_EREFUSED, "this is a ps: it accepts no other ps");
     }
-    return peer->hello.role == COXI_ROLE_CLIENT
-               ? coxi_store_greeted(ps->store, &peer->hello.session)
-               : 0;
+    const struct coxi_party *proven = coxi_link_proven(peer->link);
+    struct coxi_tenant *tenant;
+    int r = coxi_tenants_get(ps->tenants, proven != NULL ? proven->key : 0, &tenant);
+    peer->of = tenant;
+    return r == 0 && peer->hello.role == COXI_ROLE_CLIENT
+               ? coxi_store_greeted(tenant->store, &peer->hello.session)
+               : r;
 }
 
-static uint64_t incarnation(void *arg)
+static uint64_t incarnation(void *arg, const struct coxi_peer *peer)
 {
-    return coxi_store_incarnation(((struct coxi_ps *)arg)->store);
+    (void)arg;
+    return coxi_store_incarnation(tenant_of(peer)->store);
 }
 
-static int answer_load(struct coxi_ps *ps, struct coxi_peer *peer,
+static int answer_load(struct coxi_tenant *tenant, struct coxi_peer *peer,
                        const struct coxi_message *request,
                        const struct coxi_frame *frame)
 {
-    int r =
-        coxi_store_load(ps->store, &request->load, frame->payload, frame->payload_len);
+    int r = coxi_store_load(tenant->store, &request->load, frame->payload,
+                            frame->payload_len);
     return answer_status(peer, request, COXI_STATUS, r);
 }
 
-static int answer_create(struct coxi_ps *ps, struct coxi_peer *peer,
+static int answer_create(struct coxi_tenant *tenant, struct coxi_peer *peer,
                          const struct coxi_message *request)
 {
-    int r = coxi_store_meant(ps->store, request->create.incarnation);
+    int r = coxi_store_meant(tenant->store, request->create.incarnation);
     if (r == 0) {
-        r = coxi_store_create(ps->store, &request->create);
+        r = coxi_store_create(tenant->store, &request->create);
     }
     return answer_status(peer, request, COXI_STATUS, r);
 }
 
 /* Sends no answer. A watermark that comes too late changes nothing; an impossible one
  * closes the connection. */
-static int take_watermark(struct coxi_ps *ps, const struct coxi_watermark *watermark)
+static int take_watermark(struct coxi_tenant *tenant,
+                          const struct coxi_watermark *watermark)
 {
-    int r = coxi_store_meant(ps->store, watermark->incarnation);
+    int r = coxi_store_meant(tenant->store, watermark->incarnation);
     if (r == 0) {
-        r = coxi_store_advance(ps->store, watermark);
+        r = coxi_store_advance(tenant->store, watermark);
     }
     return r == COX_ELIMIT ? r : 0;
 }
 
-static int answer_count(struct coxi_ps *ps, struct coxi_peer *peer,
+static int answer_count(struct coxi_tenant *tenant, struct coxi_peer *peer,
                         const struct coxi_message *request)
 {
     struct coxi_message answer = {.request = request->request, .kind = COXI_COUNTS};
-    coxi_store_counts(ps->store, request->count, &answer.counts);
+    coxi_store_counts(tenant->store, request->count, &answer.counts);
     return coxi_message_send(peer->link, &answer, NULL, false);
 }
 
@@ -345,36 +351,36 @@ static bool may_ask(const struct coxi_peer *peer, enum coxi_message_kind kind)
            kind == COXI_COUNT || kind == COXI_DESCRIBE;
 }
 
-static int handle(struct coxi_ps *ps, struct coxi_peer *peer,
+static int handle(struct coxi_tenant *tenant, struct coxi_peer *peer,
                   const struct coxi_message *m, const struct coxi_frame *frame)
 {
     switch (m->kind) {
     case COXI_DESCRIBE:
-        return answer_describe(ps, peer, m);
+        return answer_describe(tenant, peer, m);
     case COXI_PULL:
-        return answer_pull(ps, peer, m, frame);
+        return answer_pull(tenant, peer, m, frame);
     case COXI_COMMIT:
-        return answer_commit(ps, peer, m, frame);
+        return answer_commit(tenant, peer, m, frame);
     case COXI_CLAIM:
-        return coxi_claims_answer(&ps->claims, ps->store, peer, m);
+        return coxi_claims_answer(tenant, peer, m);
     case COXI_RELEASE:
         return answer_status(peer, m, COXI_STATUS,
-                             coxi_store_release(ps->store, &m->release));
+                             coxi_store_release(tenant->store, &m->release));
     case COXI_CREATE:
-        return answer_create(ps, peer, m);
+        return answer_create(tenant, peer, m);
     case COXI_WATERMARK:
-        return take_watermark(ps, &m->watermark);
+        return take_watermark(tenant, &m->watermark);
     case COXI_SNAPSHOT:
-        return defer(ps->snapshots, peer, m, frame);
+        return defer(tenant->snapshots, peer, m, frame);
     case COXI_VOID:
-        return answer_void(ps, peer, m);
+        return answer_void(tenant, peer, m);
     case COXI_RESTORE:
     case COXI_PROBE:
-        return defer(ps->restores, peer, m, frame);
+        return defer(tenant->restores, peer, m, frame);
     case COXI_LOAD:
-        return answer_load(ps, peer, m, frame);
+        return answer_load(tenant, peer, m, frame);
     case COXI_COUNT:
-        return answer_count(ps, peer, m);
+        return answer_count(tenant, peer, m);
     case COXI_HELLO:
     case COXI_REFUSE:
     case COXI_STATUS:
@@ -407,11 +413,12 @@ static int handle(struct coxi_ps *ps, struct coxi_peer *peer,
 static int on_message(void *arg, struct coxi_peer *peer, const struct coxi_message *m,
                       const struct coxi_frame *frame)
 {
+    (void)arg;
     if (frame->dropped) {
-        return coxi_payloads_refuse(&((struct coxi_ps *)arg)->payloads, peer, m);
+        return coxi_payloads_refuse(&tenant_of(peer)->payloads, peer, m);
     }
     return may_ask(peer, m->kind)
-               ? handle(arg, peer, m, frame)
+               ? handle(tenant_of(peer), peer, m, frame)
                : answer_status(peer, m, COXI_STATUS,
                                coxi_error(COX_EREFUSED, "a tool may only read"));
 }
@@ -432,29 +439,29 @@ int coxi_ps_open(const struct coxi_ps_options *options, struct coxi_ps **ret)
     if (ps == NULL) {
         return coxi_error_memory("the ps");
     }
-    coxi_claims_init(&ps->claims);
-    struct coxi_server_options server = {
+    const struct coxi_tenants_options tenancy = {
+        .ps_index = options->index,
+        .memory_max = options->memory_max,
+        .root = options->checkpoint_root,
+        .keys = options->keys,
+        .seats = options->keys != NULL ? options->runs_max : 1,
+        .do_snapshot = do_snapshot,
+        .do_reading = do_reading,
+    };
+    const struct coxi_server_options server = {
         .listen = options->listen,
-        .self = {.role = COXI_ROLE_PS,
-                 .index = options->index,
-                 .incarnation = coxi_random_id()},
+        .self = {.role = COXI_ROLE_PS, .index = options->index},
         .peer_timeout_ms = options->peer_timeout_ms,
         .key = options->key,
+        .keys = options->keys,
         .local_path = options->local_path,
         .events = &events,
         .arg = ps,
     };
-    int r = coxi_store_new(options->index, server.self.incarnation, &ps->store);
-    if (r == 0) {
-        ps->index = options->index;
-        ps->root = options->checkpoint_root;
-        coxi_store_set_memory_max(ps->store, options->memory_max);
-        coxi_store_set_root(ps->store, ps->root);
-        coxi_payloads_init(&ps->payloads, ps->store, options->memory_max);
-        r = coxi_deferred_new("cox:snapshots", do_snapshot, ps, &ps->snapshots);
-    }
-    if (r == 0) {
-        r = coxi_deferred_new("cox:restores", do_reading, ps, &ps->restores);
+    int r = coxi_tenants_new(&tenancy, &ps->tenants);
+    if (r == 0 && options->keys == NULL) {
+        struct coxi_tenant *only; /* made now, so that a failure shows at once */
+        r = coxi_tenants_get(ps->tenants, 0, &only);
     }
     if (r == 0) {
         r = coxi_server_open(&server, &ps->server);
@@ -476,9 +483,7 @@ const char *coxi_ps_url(const struct coxi_ps *ps)
 void coxi_ps_tick(struct coxi_ps *ps)
 {
     coxi_server_tick(ps->server);
-    if (coxi_deferred_is_orphaned(ps->restores)) {
-        coxi_store_abandon_restore(ps->store);
-    }
+    coxi_tenants_tick(ps->tenants);
 }
 
 void coxi_ps_close(struct coxi_ps *ps)
@@ -487,14 +492,9 @@ void coxi_ps_close(struct coxi_ps *ps)
         if (ps->server != NULL) {
             coxi_server_stop(ps->server);
         }
-        if (ps->store != NULL) {
-            coxi_store_abandon_restore(ps->store);
-        }
-        coxi_deferred_free(ps->snapshots);
-        coxi_deferred_free(ps->restores);
+        coxi_tenants_stop(ps->tenants);
         coxi_server_free(ps->server);
-        coxi_store_free(ps->store);
-        coxi_claims_fini(&ps->claims);
+        coxi_tenants_free(ps->tenants);
         free(ps);
     }
 }

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 struct coxi_key;
+struct coxi_keyring;
 struct coxi_ps;
 
 struct coxi_ps_options {
@@ -18,6 +19,9 @@ struct coxi_ps_options {
     /* the directory beneath which all its files lie; NULL: anywhere; borrowed */
     const char *checkpoint_root;
     const struct coxi_key *key; /* the run's (net/key.h), borrowed; or NULL */
+    /* of the runs that share the ps, in place of `key`: borrowed; or NULL */
+    const struct coxi_keyring *keys;
+    uint32_t runs_max; /* with `keys`: how many of the runs may have the ps at a time */
 };
 
 /* Listens; serving begins at once. COX_EADDRESS, COX_ENOMEM. */

@@ -31,6 +31,11 @@ void coxi_store_set_memory_max(struct coxi_store *store, uint64_t bytes)
     store->memory.max_bytes = bytes;
 }
 
+void coxi_store_count_in(struct coxi_store *store, struct coxi_memory *whole)
+{
+    store->memory.whole = whole;
+}
+
 void coxi_store_set_root(struct coxi_store *store, const char *root)
 {
     store->root = root;
@@ -167,6 +172,18 @@ int coxi_store_release(struct coxi_store *store, const struct coxi_session *sess
     }
     coxi_rw_unlock(&store->registry);
     return r;
+}
+
+bool coxi_store_vacate(struct coxi_store *store, const struct coxi_session *gone)
+{
+    coxi_write_lock(&store->registry);
+    bool vacated = store->claimed && coxi_session_equal(&store->session, gone);
+    if (vacated) {
+        forget(store);
+        atomic_store(&store->incarnation, coxi_random_id());
+    }
+    coxi_rw_unlock(&store->registry);
+    return vacated;
 }
 
 bool coxi_store_owner(struct coxi_store *store, struct coxi_session *ret)

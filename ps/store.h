@@ -25,6 +25,11 @@ void coxi_store_free(struct coxi_store *store); /* takes NULL */
  * limit. Call it before the store is used. */
 void coxi_store_set_memory_max(struct coxi_store *store, uint64_t bytes);
 
+/* The memory of variables and tables counts in `whole`, too, which the store borrows.
+ * Call it before the store is used. */
+struct coxi_memory;
+void coxi_store_count_in(struct coxi_store *store, struct coxi_memory *whole);
+
 /* Snapshots are written, and restored, beneath `root` only (--checkpoint-root), which
  * the store borrows; NULL, the initial value: anywhere. Call it before the store is
  * used. */
@@ -64,6 +69,10 @@ struct coxi_description {
 
 int coxi_store_describe(struct coxi_store *store, struct coxi_description *ret);
 void coxi_description_fini(struct coxi_description *description);
+
+/* Forgets the run if `gone` has the store, and begins another incarnation; true: it
+ * did. */
+bool coxi_store_vacate(struct coxi_store *store, const struct coxi_session *gone);
 
 /* Forgets the run. COX_EFENCED: another session has the store. */
 int coxi_store_release(struct coxi_store *store, const struct coxi_session *session);

@@ -161,9 +161,9 @@ TEST(server_serves_others_when_a_peer_sends_garbage)
     assert_int_equal(2, atomic_load(&daemon.n_closed));
 }
 
-static bool is_index(const void *arg, const struct coxi_hello *hello)
+static bool is_index(const void *arg, const struct coxi_peer *peer)
 {
-    return hello->index == *(const uint32_t *)arg;
+    return peer->hello.index == *(const uint32_t *)arg;
 }
 
 static bool knows_index(struct count_daemon *daemon, uint32_t index)

@@ -13,8 +13,14 @@ void harbour_open(struct harbour *harbour, const char *listen)
 
 void harbour_open_rooted(struct harbour *harbour, const char *listen, const char *root)
 {
-    struct coxi_ps_options options = {
-        .listen = listen, .peer_timeout_ms = 10000, .checkpoint_root = root};
+    harbour_open_with(
+        harbour, (struct coxi_ps_options){.listen = listen, .checkpoint_root = root});
+}
+
+void harbour_open_with(struct harbour *harbour, struct coxi_ps_options options)
+{
+    options.listen = options.listen != NULL ? options.listen : harbour_ipc();
+    options.peer_timeout_ms = 10000;
     assert_code(0, coxi_links_new(10000, &harbour->links));
     assert_code(0, coxi_ps_open(&options, &harbour->ps));
 }
@@ -47,11 +53,19 @@ void harbour_close(struct harbour *harbour)
 struct coxi_psc *harbour_dial(struct harbour *harbour, enum coxi_role role,
                               const struct coxi_session *session)
 {
+    return harbour_dial_with(harbour, NULL, role, session);
+}
+
+struct coxi_psc *harbour_dial_with(struct harbour *harbour, const struct coxi_key *key,
+                                   enum coxi_role role,
+                                   const struct coxi_session *session)
+{
     struct coxi_psc *psc;
     struct coxi_psc_options options = {
         .address = coxi_ps_url(harbour->ps),
         .self = {.role = role, .incarnation = 5, .session = *session},
         .links = harbour->links,
+        .key = key,
         .connect_ms = 5000,
         .reconnect_ms = -1,
         .request_ms = 8000,

@@ -12,6 +12,9 @@ struct harbour {
 
 void harbour_open(struct harbour *harbour, const char *listen);
 
+/* The same with all options; listens at harbour_ipc(), with the usual timeout. */
+void harbour_open_with(struct harbour *harbour, struct coxi_ps_options options);
+
 /* The same for a ps with a root of its files. */
 void harbour_open_rooted(struct harbour *harbour, const char *listen, const char *root);
 void harbour_close(struct harbour *harbour);
@@ -25,6 +28,11 @@ const char *harbour_ipc(void);
 
 struct coxi_psc *harbour_dial(struct harbour *harbour, enum coxi_role role,
                               const struct coxi_session *session);
+
+/* The same with a key, which outlives the ps client; waits until the ps has greeted. */
+struct coxi_psc *harbour_dial_with(struct harbour *harbour, const struct coxi_key *key,
+                                   enum coxi_role role,
+                                   const struct coxi_session *session);
 
 /* Each of these sends a request, waits for the answer and returns its code. */
 int harbour_ask(struct coxi_psc *psc, const struct coxi_message *message,

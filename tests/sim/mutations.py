@@ -85,7 +85,7 @@ MUTATIONS = {
     "22a": ("a creation that is repeated fails", [
         ("ps", "coxi_store_create", "r == 0 && !is_there(store, &create->variable)", "r == 0")]),
     "22b": ("any incarnation accepts a creation", [
-        ("ps", "answer_create", "int r = coxi_store_meant(ps->store, request->create.incarnation);", "int r = 0;")]),
+        ("ps", "answer_create", "int r = coxi_store_meant(tenant->store, request->create.incarnation);", "int r = 0;")]),
     "23": ("a restored table does not take its step", [
         ("ps/restore.c", "load_table", "int r = raise_step(restoring, part, step_of(source->step));", "int r = 0;")]),
     "24": ("a ps forgets whom it served", [

@@ -1,0 +1,210 @@
+/* See tenants.h. Lock order: that of the seats before `lock`, and before the locks of stores. */
+#include "ps/tenants.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/buffer.h"
+#include "common/error.h"
+#include "common/rand.h"
+
+enum { ROOT_MODE = 0700 };
+
+struct coxi_tenants {
+    struct coxi_tenants_options options;
+    uint32_t n_keys;
+    struct coxi_memory memory; /* of the variables and tables of all runs */
+    struct coxi_memory payloads;
+    struct coxi_seats seats;
+    struct coxi_mutex lock;
+    struct coxi_tenant **made COXI_GUARDED_BY(lock); /* by key; NULL: not yet */
+};
+
+/* ---- a run */
+
+static void tenant_stop(struct coxi_tenant *tenant)
+{
+    if (tenant->store != NULL) {
+        coxi_store_abandon_restore(tenant->store);
+    }
+    coxi_deferred_free(tenant->snapshots);
+    coxi_deferred_free(tenant->restores);
+    tenant->snapshots = tenant->restores = NULL;
+}
+
+static void tenant_free(struct coxi_tenant *tenant)
+{
+    tenant_stop(tenant);
+    coxi_store_free(tenant->store);
+    coxi_mutex_fini(&tenant->lock);
+    free(tenant->root);
+    free(tenant);
+}
+
+/* Sets the run's root, and makes the directory if the run has one of its own. */
+static int set_root(struct coxi_tenant *tenant)
+{
+    const struct coxi_tenants_options *options = &tenant->tenants->options;
+    if (options->root == NULL) {
+        return 0;
+    }
+    struct coxi_buffer path = {0};
+    bool is_own = options->keys != NULL;
+    int r = coxi_buffer_printf(&path, "%s%s%s", options->root, is_own ? "/" : "",
+                               tenant->name);
+    if (r == 0 && is_own && mkdir((const char *)path.data, ROOT_MODE) != 0 &&
+        errno != EEXIST) {
+        r = coxi_error_errno(COX_EIO, "cannot make the directory %s",
+                             (const char *)path.data);
+    }
+    if (r == 0) {
+        tenant->root = strdup((const char *)path.data);
+        r = tenant->root == NULL ? coxi_error_memory("a run") : 0;
+    }
+    coxi_buffer_fini(&path);
+    return r;
+}
+
+static int make_store(struct coxi_tenant *tenant)
+{
+    struct coxi_tenants *tenants = tenant->tenants;
+    int r = coxi_store_new(tenant->ps_index, coxi_random_id(), &tenant->store);
+    if (r == 0) {
+        coxi_store_count_in(tenant->store, &tenants->memory);
+        coxi_store_set_root(tenant->store, tenant->root);
+        coxi_payloads_init(&tenant->payloads, tenant->store,
+                           tenants->options.memory_max);
+        tenant->payloads.memory.whole = &tenants->payloads;
+    }
+    return r;
+}
+
+static int tenant_new(struct coxi_tenants *tenants, uint32_t key,
+                      struct coxi_tenant **ret)
+{
+    const struct coxi_tenants_options *options = &tenants->options;
+    struct coxi_tenant *tenant = calloc(1, sizeof(*tenant));
+    if (tenant == NULL) {
+        return coxi_error_memory("a run");
+    }
+    coxi_mutex_init(&tenant->lock);
+    tenant->tenants = tenants;
+    tenant->name = options->keys != NULL ? coxi_keyring_name(options->keys, key) : "";
+    tenant->ps_index = options->ps_index;
+    int r = set_root(tenant);
+    if (r == 0) {
+        r = make_store(tenant);
+    }
+    if (r == 0) {
+        r = coxi_deferred_new("cox:snapshots", options->do_snapshot, tenant,
+                              &tenant->snapshots);
+    }
+    if (r == 0) {
+        r = coxi_deferred_new("cox:restores", options->do_reading, tenant,
+                              &tenant->restores);
+    }
+    if (r != 0) {
+        tenant_free(tenant);
+        return r;
+    }
+    *ret = tenant;
+    return 0;
+}
+
+/* ---- all runs */
+
+int coxi_tenants_new(const struct coxi_tenants_options *options,
+                     struct coxi_tenants **ret)
+{
+    struct coxi_tenants *tenants = calloc(1, sizeof(*tenants));
+    if (tenants == NULL) {
+        return coxi_error_memory("the runs");
+    }
+    coxi_mutex_init(&tenants->seats.lock);
+    tenants->seats.n = options->seats;
+    coxi_mutex_init(&tenants->lock);
+    coxi_unshared(&tenants->lock);
+    tenants->options = *options;
+    tenants->n_keys = options->keys != NULL ? coxi_keyring_count(options->keys) : 1;
+    coxi_memory_init(&tenants->memory);
+    tenants->memory.max_bytes = options->memory_max;
+    coxi_payloads_budget(&tenants->payloads, options->memory_max);
+    tenants->made = calloc(tenants->n_keys, sizeof(struct coxi_tenant *));
+    if (tenants->made == NULL) {
+        coxi_tenants_free(tenants);
+        return coxi_error_memory("the runs");
+    }
+    *ret = tenants;
+    return 0;
+}
+
+int coxi_tenants_get(struct coxi_tenants *tenants, uint32_t key,
+                     struct coxi_tenant **ret)
+{
+    int r = 0;
+    coxi_lock(&tenants->lock);
+    if (tenants->made[key] == NULL) {
+        r = tenant_new(tenants, key, &tenants->made[key]);
+    }
+    *ret = tenants->made[key];
+    coxi_unlock(&tenants->lock);
+    return r;
+}
+
+uint32_t coxi_tenants_count(const struct coxi_tenants *tenants)
+{
+    return tenants->n_keys;
+}
+
+struct coxi_tenant *coxi_tenants_made(struct coxi_tenants *tenants, uint32_t key)
+{
+    coxi_lock(&tenants->lock);
+    struct coxi_tenant *tenant = tenants->made[key];
+    coxi_unlock(&tenants->lock);
+    return tenant;
+}
+
+struct coxi_seats *coxi_tenants_seats(struct coxi_tenants *tenants)
+{
+    return &tenants->seats;
+}
+
+void coxi_tenants_tick(struct coxi_tenants *tenants)
+{
+    for (uint32_t i = 0; i < tenants->n_keys; i++) {
+        struct coxi_tenant *tenant = coxi_tenants_made(tenants, i);
+        if (tenant != NULL && coxi_deferred_is_orphaned(tenant->restores)) {
+            coxi_store_abandon_restore(tenant->store);
+        }
+    }
+}
+
+void coxi_tenants_stop(struct coxi_tenants *tenants)
+{
+    for (uint32_t i = 0; tenants != NULL && i < tenants->n_keys; i++) {
+        struct coxi_tenant *tenant = coxi_tenants_made(tenants, i);
+        if (tenant != NULL) {
+            tenant_stop(tenant);
+        }
+    }
+}
+
+void coxi_tenants_free(struct coxi_tenants *tenants)
+{
+    if (tenants == NULL) {
+        return;
+    }
+    coxi_unshared(&tenants->lock);
+    for (uint32_t i = 0; tenants->made != NULL && i < tenants->n_keys; i++) {
+        if (tenants->made[i] != NULL) {
+            tenant_free(tenants->made[i]);
+        }
+    }
+    free((void *)tenants->made);
+    coxi_mutex_fini(&tenants->lock);
+    coxi_mutex_fini(&tenants->seats.lock);
+    free(tenants);
+}

@@ -1,0 +1,80 @@
+/*
+ * The runs that a ps serves: one, or, with a keyring, one for each of its keys. Each
+ * has a store, a budget for payloads and threads of its own, so it does not see another
+ * run's values, names or files, nor wait for its disk.
+ */
+#ifndef COXI_PS_TENANTS_H
+#define COXI_PS_TENANTS_H
+
+#include "common/sync.h"
+#include "net/keyring.h"
+#include "ps/deferred.h"
+#include "ps/payloads.h"
+#include "ps/store.h"
+
+struct coxi_tenants;
+
+/* A claim, and the answer that it got. */
+struct coxi_claimed {
+    uint64_t run;
+    uint64_t generation;
+    int code;
+};
+
+/* The seats of a ps: how many runs may have it at a time. The lock is held while a claim
+ * looks for a seat and takes it. */
+struct coxi_seats {
+    struct coxi_mutex lock;
+    uint32_t n; /* fixed */
+};
+
+struct coxi_tenant {
+    struct coxi_tenants *tenants;
+    const char *name; /* of its key; "" if there is no keyring */
+    uint32_t ps_index;
+    char *root; /* the directory beneath which its files lie; NULL: anywhere */
+    struct coxi_store *store;
+    struct coxi_deferred *snapshots;
+    struct coxi_deferred *restores; /* runs restores and probes */
+    struct coxi_payloads payloads;
+    struct coxi_mutex lock; /* leaf */
+    /* the last claim that was logged (claims.c) */
+    struct coxi_claimed told COXI_GUARDED_BY(lock);
+};
+
+struct coxi_tenants_options {
+    uint32_t ps_index;
+    uint64_t memory_max; /* bytes of all variables and tables; 0: no limit */
+    /* the directory beneath which all files lie, borrowed; NULL: anywhere. With a
+     * keyring, the files of a run lie beneath its directory ROOT/NAME, which is made */
+    const char *root;
+    const struct coxi_keyring *keys; /* borrowed; NULL: one run, without a name */
+    uint32_t seats;                  /* how many runs may have the ps at a time */
+    coxi_deferred_run do_snapshot;   /* called with the coxi_tenant */
+    coxi_deferred_run do_reading;
+};
+
+/* COX_ENOMEM. */
+int coxi_tenants_new(const struct coxi_tenants_options *options,
+                     struct coxi_tenants **ret);
+
+/* The run of the key with this index (0 without a keyring), which is made at its first
+ * use and stays. COX_EIO: its directory cannot be made; COX_ENOMEM. Any thread. */
+int coxi_tenants_get(struct coxi_tenants *tenants, uint32_t key,
+                     struct coxi_tenant **ret);
+
+/* How many keys there are; and the run of a key, or NULL: nobody has used it yet. Any
+ * thread. */
+uint32_t coxi_tenants_count(const struct coxi_tenants *tenants);
+struct coxi_tenant *coxi_tenants_made(struct coxi_tenants *tenants, uint32_t key);
+
+struct coxi_seats *coxi_tenants_seats(struct coxi_tenants *tenants);
+
+/* Abandons restores whose clients are gone. */
+void coxi_tenants_tick(struct coxi_tenants *tenants);
+
+/* Ends the threads of all runs, whose requests nobody may add any more. Takes NULL. */
+void coxi_tenants_stop(struct coxi_tenants *tenants);
+void coxi_tenants_free(struct coxi_tenants *tenants); /* stops them; takes NULL */
+
+#endif

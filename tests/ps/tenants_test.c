@@ -1,0 +1,253 @@
+/* Several runs on one ps, each with a key: none sees, changes or hinders another. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/file.h"
+#include "tests/ps/harbour.h"
+#include "tests/test.h"
+
+enum { N = 4 };
+
+/* Both runs name the same session: only the key tells them apart. */
+static const struct coxi_session same = {.run = 1, .generation = 1, .token = 11};
+static const struct coxi_session newer = {.run = 1, .generation = 2, .token = 12};
+
+struct shared {
+    struct harbour harbour;
+    struct coxi_keyring *keys;
+    struct coxi_key a;
+    struct coxi_key b;
+    const char *root;
+};
+
+static void make_key(const char *directory, const char *name, struct coxi_key *ret)
+{
+    char path[PATH_MAX];
+    assert_code(0, coxi_path(path, "%s/%s.key", directory, name));
+    assert_code(0, coxi_key_new(path));
+    assert_code(0, coxi_key_read(path, ret));
+}
+
+static void shared_open(struct shared *shared, uint32_t runs_max, uint64_t memory_max)
+{
+    const char *keys = coxi_test_path("keys");
+    shared->root = coxi_test_path("root");
+    assert_int_equal(0, mkdir(keys, 0700));
+    assert_int_equal(0, mkdir(shared->root, 0700));
+    make_key(keys, "a", &shared->a);
+    make_key(keys, "b", &shared->b);
+    assert_code(0, coxi_keyring_open(keys, &shared->keys));
+    harbour_open_with(&shared->harbour,
+                      (struct coxi_ps_options){.keys = shared->keys,
+                                               .runs_max = runs_max,
+                                               .memory_max = memory_max,
+                                               .checkpoint_root = shared->root});
+}
+
+static void shared_close(struct shared *shared)
+{
+    harbour_close(&shared->harbour);
+    coxi_keyring_free(shared->keys);
+}
+
+static struct coxi_psc *dial(struct shared *shared, const struct coxi_key *key)
+{
+    return harbour_dial_with(&shared->harbour, key, COXI_ROLE_CLIENT, &same);
+}
+
+/* Claims the ps, makes a variable, and sets its first value. */
+static void begin(struct coxi_psc *psc, float value)
+{
+    const float values[N] = {value};
+    assert_code(0, harbour_claim(psc, &same));
+    assert_code(0, harbour_create(psc, &same, N));
+    assert_code(0, harbour_commit(psc, &same, coxi_psc_incarnation(psc), 2, values, N));
+}
+
+static void check_value(struct coxi_psc *psc, float value)
+{
+    float found[N] = {0};
+    assert_code(0, harbour_pull(psc, &same, coxi_psc_incarnation(psc), found, N));
+    assert_true(found[0] == value);
+}
+
+TEST(two_runs_on_a_ps_have_their_own_values)
+{
+    struct shared shared;
+    shared_open(&shared, 2, 0);
+    struct coxi_psc *a = dial(&shared, &shared.a);
+    struct coxi_psc *b = dial(&shared, &shared.b);
+    assert_int_not_equal(coxi_psc_incarnation(a), coxi_psc_incarnation(b));
+    begin(a, 1);
+    begin(b, 2);
+    check_value(a, 1);
+    check_value(b, 2);
+    coxi_psc_close(a);
+    coxi_psc_close(b);
+    shared_close(&shared);
+}
+
+TEST(a_reader_of_one_run_reads_nothing_of_another)
+{
+    struct shared shared;
+    struct coxi_key key;
+    const char *path = coxi_test_path("reader.key");
+    shared_open(&shared, 2, 0);
+    assert_code(0, coxi_key_new_reader(path, &shared.b));
+    assert_code(0, coxi_key_read(path, &key));
+    struct coxi_psc *a = dial(&shared, &shared.a);
+    struct coxi_psc *b = dial(&shared, &shared.b);
+    begin(a, 1);
+    begin(b, 2);
+    struct coxi_psc *reader =
+        harbour_dial_with(&shared.harbour, &key, COXI_ROLE_TOOL, &same);
+    check_value(reader, 2);
+    coxi_psc_close(reader);
+    coxi_psc_close(a);
+    coxi_psc_close(b);
+    shared_close(&shared);
+}
+
+TEST(a_forged_generation_fences_no_other_run)
+{
+    struct shared shared;
+    shared_open(&shared, 2, 0);
+    struct coxi_psc *a = dial(&shared, &shared.a);
+    begin(a, 1);
+    struct coxi_psc *b =
+        harbour_dial_with(&shared.harbour, &shared.b, COXI_ROLE_CLIENT, &newer);
+    assert_code(0, harbour_claim(b, &newer));
+    check_value(a, 1);
+    assert_code(0, harbour_claim(a, &same));
+    coxi_psc_close(a);
+    coxi_psc_close(b);
+    shared_close(&shared);
+}
+
+static int snapshot(struct coxi_psc *psc, const char *path)
+{
+    struct coxi_message message = {.kind = COXI_SNAPSHOT};
+    message.snapshot = (struct coxi_snapshot){.session = same,
+                                              .incarnation = coxi_psc_incarnation(psc),
+                                              .number = 1,
+                                              .path = path};
+    return harbour_ask(psc, &message, COXI_SNAPSHOT_DONE);
+}
+
+static int restore(struct coxi_psc *psc, const char *path)
+{
+    struct coxi_message message = {.kind = COXI_RESTORE};
+    message.restore = (struct coxi_restore){.session = same,
+                                            .incarnation = coxi_psc_incarnation(psc),
+                                            .round = 1,
+                                            .path = path};
+    return harbour_ask(psc, &message, COXI_STATUS);
+}
+
+/* Run a saves a checkpoint in its own directory; run b can neither read it nor write
+ * beside it. */
+TEST(a_run_reaches_no_checkpoint_of_another)
+{
+    struct shared shared;
+    char of_a[PATH_MAX];
+    char made[PATH_MAX];
+    struct stat is;
+    shared_open(&shared, 2, 0);
+    struct coxi_psc *a = dial(&shared, &shared.a);
+    struct coxi_psc *b = dial(&shared, &shared.b);
+    begin(a, 1);
+    begin(b, 2);
+    assert_code(0, coxi_path(of_a, "%s/a", shared.root));
+    const char *unfinished = harbour_shard(of_a, "ckpt-1.tmp");
+    assert_code(0, snapshot(a, unfinished));
+    const char *saved = harbour_shard(of_a, "ckpt-1");
+    assert_int_equal(0, rename(unfinished, saved));
+    const char *forged = harbour_shard(of_a, "ckpt-2.tmp");
+    assert_code(COX_EIO, snapshot(b, forged));
+    assert_int_not_equal(0, stat(forged, &is));
+    assert_code(COX_EIO, restore(b, saved));
+    assert_code(0,
+                coxi_path(made, "%s/b/../a/ckpt-1/ps-0-of-1.safetensors", shared.root));
+    assert_code(COX_EIO, restore(b, made));
+    check_value(a, 1);
+    coxi_psc_close(a);
+    coxi_psc_close(b);
+    shared_close(&shared);
+}
+
+TEST(all_runs_together_stay_within_memory_max)
+{
+    struct shared shared;
+    shared_open(&shared, 2, 4000);
+    struct coxi_psc *a = dial(&shared, &shared.a);
+    struct coxi_psc *b = dial(&shared, &shared.b);
+    assert_code(0, harbour_claim(a, &same));
+    assert_code(0, harbour_claim(b, &same));
+    assert_code(0, harbour_create(a, &same, 500));
+    assert_code(COX_ENOMEM, harbour_create(b, &same, 700));
+    assert_code(0, harbour_create(b, &same, 400));
+    coxi_psc_close(a);
+    coxi_psc_close(b);
+    shared_close(&shared);
+}
+
+/* ---- seats */
+
+struct waiting {
+    struct shared *shared;
+    struct coxi_psc *psc;
+};
+
+/* COX_EAGAIN: the other client has been silent since this one came, which is true
+ * within the same millisecond or not. */
+static void assert_no_seat(struct coxi_psc *psc)
+{
+    int r = harbour_claim(psc, &same);
+    assert_true(r == COX_EBUSY || r == COX_EAGAIN);
+}
+
+static bool has_a_seat(void *arg)
+{
+    return harbour_claim(((struct waiting *)arg)->psc, &same) == 0;
+}
+
+TEST(a_run_without_a_seat_waits_until_one_is_free)
+{
+    struct shared shared;
+    shared_open(&shared, 1, 0);
+    struct coxi_psc *a = dial(&shared, &shared.a);
+    begin(a, 1);
+    struct waiting waiting = {&shared, dial(&shared, &shared.b)};
+    assert_no_seat(waiting.psc);
+    check_value(a, 1);
+    struct coxi_message release = {.kind = COXI_RELEASE, .release = same};
+    assert_code(0, harbour_ask(a, &release, COXI_STATUS));
+    assert_code(0, harbour_claim(waiting.psc, &same));
+    assert_no_seat(a);
+    coxi_psc_close(a);
+    coxi_psc_close(waiting.psc);
+    shared_close(&shared);
+}
+
+/* Its workers, which are still connected, are cut off, and learn that the ps has lost
+ * the run's values. */
+TEST(a_run_whose_client_is_gone_loses_its_seat)
+{
+    struct shared shared;
+    shared_open(&shared, 1, 0);
+    struct coxi_psc *a = dial(&shared, &shared.a);
+    uint64_t before = coxi_psc_incarnation(a);
+    begin(a, 1);
+    struct waiting waiting = {&shared, dial(&shared, &shared.b)};
+    coxi_psc_close(a);
+    coxi_test_until(has_a_seat, &waiting, "the seat of a run whose client is gone");
+    a = dial(&shared, &shared.a);
+    assert_int_not_equal(before, coxi_psc_incarnation(a));
+    assert_no_seat(a);
+    coxi_psc_close(a);
+    coxi_psc_close(waiting.psc);
+    shared_close(&shared);
+}
