@@ -107,9 +107,10 @@ static int add(struct coxi_keyring *ring, const char *directory, const char *fil
 static int read_all(struct coxi_keyring *ring, const char *directory)
 {
     DIR *dir = opendir(directory);
+    int fd = dir != NULL ? dirfd(dir) : -1;
     struct stat is;
     int r = 0;
-    if (dir == NULL || stat(directory, &is) != 0) {
+    if (fd < 0 || fstat(fd, &is) != 0) {
         r = coxi_error_errno(COX_EIO, "cannot read the directory of keys %s",
                              directory);
     } else if ((is.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
