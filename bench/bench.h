@@ -109,6 +109,7 @@ void bench_footprint(struct bench *bench);
 void bench_table(struct bench *bench);
 void bench_variables(struct bench *bench);
 void bench_fanout(struct bench *bench);
+void bench_soak(struct bench *bench);
 void bench_serve_link(const char *url);
 void bench_serve_raw(bool tcp);
 

@@ -34,7 +34,7 @@ static const struct {
     {"recovery", bench_recovery}, {"footprint", bench_footprint},
     {"scale", bench_scale},       {"checkpoint", bench_checkpoint},
     {"recover", bench_recover},   {"variables", bench_variables},
-    {"fanout", bench_fanout},
+    {"fanout", bench_fanout},     {"soak", bench_soak},
 };
 
 enum { N_CASES = sizeof(cases) / sizeof(*cases) };
@@ -127,7 +127,7 @@ static const struct coxi_program program = {
         "(closures),\ntrain (the click model), recovery (workers that die), footprint "
         "(idle processes,\nmemory), scale (many workers), checkpoint (snapshots), "
         "recover (a ps that\ndies), variables (very many), fanout (steps on many "
-        "ps).\n"
+        "ps), soak (a storm of\nstrangers at every port).\n"
         "Each measurement has a baseline, measured in turn with it, or a bound.",
     .prefix = "COX_BENCH",
     .mixed = true,

@@ -161,7 +161,9 @@ static void tell_peer(nng_stream *stream, char *ret, size_t len)
         (void)inet_ntop(AF_INET6, sa.s_in6.sa_addr, host, sizeof(host));
         (void)snprintf(ret, len, "[%s]:%u", host, ntohs(sa.s_in6.sa_port));
     } else {
-        (void)snprintf(ret, len, "local");
+        /* a peer that has hung up already has no address any more */
+        (void)snprintf(ret, len, "%s",
+                       known && sa.s_family == NNG_AF_IPC ? "local" : "unknown");
     }
 }
 
