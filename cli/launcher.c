@@ -227,7 +227,7 @@ static const char *alert_level(const struct coxi_launcher *launcher)
     return quiet ? NULL : log != NULL && strcmp(log, "error") == 0 ? "error" : "warn";
 }
 
-enum { ARGUMENTS_MAX = 11 };
+enum { ARGUMENTS_MAX = 12 };
 
 /* Makes the daemon's command line, which ends with NULL. */
 static void make_arguments(const struct daemon *daemon,
@@ -251,6 +251,9 @@ static void make_arguments(const struct daemon *daemon,
     }
     if (launcher->options.key_file != NULL) {
         (void)coxi_path(text[n++], "--key-file=%s", launcher->options.key_file);
+    }
+    if (geteuid() == 0) { /* as the program whose cluster this is */
+        (void)coxi_path(text[n++], "--user=root");
     }
     if (is_worker(daemon)) {
         (void)coxi_path(text[n++], "--slots=%u", launcher->options.slots);

@@ -13,6 +13,7 @@
 #include "common/file.h"
 #include "common/log.h"
 #include "net/link.h"
+#include "net/user.h"
 
 void coxi_die_with_parent(int parent)
 {
@@ -69,11 +70,28 @@ static int open_key(struct coxi_daemon_options *options)
     if (r != 0) {
         return coxi_error(r, "--key-file: %s", coxi_error_text());
     }
+    if (options->key_file != NULL && strcmp(options->key_file, COXI_KEY_PASSED) == 0) {
+        (void)close(COXI_KEY_FD); /* not for the programs that steps start */
+    }
     return options->key.kind != COXI_KEY_READER
                ? 0
                : coxi_error(COX_EINVAL,
                             "--key-file: that is the key of readers; a daemon "
                             "needs the run's");
+}
+
+/* Tells it if the daemon stays root, loudly unless the program that started it, as
+ * root, runs it for itself. */
+static int become_user(const struct coxi_daemon_options *options)
+{
+    int r = coxi_user_become(options->user);
+    if (r == 0 && geteuid() == 0) {
+        coxi_log(options->parent > 0 ? COXI_LOG_INFO : COXI_LOG_WARN, "stays_root",
+                 "text=\"told to by --user %s: whatever its peers make it do, it does "
+                 "as root\"",
+                 options->user);
+    }
+    return r;
 }
 
 int coxi_daemon_start(struct coxi_daemon_options *options, const char *role)
@@ -89,9 +107,6 @@ int coxi_daemon_start(struct coxi_daemon_options *options, const char *role)
     if (r != 0) {
         return r;
     }
-    if (options->parent > 0) {
-        coxi_die_with_parent((int)options->parent);
-    }
     (void)signal(SIGPIPE, SIG_IGN);
     if (options->listen != NULL) {
         r = coxi_url_from(options->listen, options->url);
@@ -101,6 +116,12 @@ int coxi_daemon_start(struct coxi_daemon_options *options, const char *role)
         options->listen = options->url;
     }
     r = options->has_keys ? 0 : open_key(options);
+    if (r == 0) {
+        r = become_user(options);
+    }
+    if (options->parent > 0) { /* after that, because the kernel forgets it then */
+        coxi_die_with_parent((int)options->parent);
+    }
     return r == 0 && options->listen != NULL
                ? coxi_daemon_check_reach(options, "--listen", options->listen)
                : r;

@@ -27,6 +27,7 @@ struct coxi_daemon_options {
     int64_t peer_timeout_ms;
     const char *local_path;
     const char *key_file;
+    const char *user;
     bool insecure;
     int64_t parent;
     /* no options: `listen` as a URL; the content of key_file; the directory that
@@ -97,6 +98,11 @@ struct coxi_daemon_options {
          .offset = offsetof(config, daemon.insecure),                                  \
          .help = "use tcp without a key, on loopback, too: anybody who reaches the "   \
                  "port can run code here"},                                            \
+        {.name = "user",                                                               \
+         .type = COXI_OPTION_STRING,                                                   \
+         .offset = offsetof(config, daemon.user),                                      \
+         .help = "started as root: run as this user, a name or number, once the key "  \
+                 "is read; root needs it, also to stay root (--user root)"},           \
         {.name = "parent",                                                             \
          .type = COXI_OPTION_INT,                                                      \
          .offset = offsetof(config, daemon.parent),                                    \
@@ -106,9 +112,10 @@ struct coxi_daemon_options {
 
 /*
  * Applies the options: starts the log, ignores signals that must not kill the daemon,
- * and arranges that it dies with its parent. Sets `url` from `listen`, if that is
+ * reads the key, changes to the user of --user, and arranges that the daemon dies with
+ * its parent. Sets `url` from `listen`, if that is
  * given. COX_EADDRESS: `listen` is no address. COX_EINVAL: it is no ipc address, and
- * there is neither a key nor --insecure. Errors of coxi_key_read.
+ * there is neither a key nor --insecure. Errors of coxi_key_read and coxi_user_become.
  */
 int coxi_daemon_start(struct coxi_daemon_options *options, const char *role);
 

@@ -10,6 +10,7 @@
 #include <openssl/rand.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -204,6 +205,21 @@ int coxi_key_file_make(const char *path, const uint8_t *bytes, size_t len)
         (void)unlink(path);
     }
     return r;
+}
+
+int coxi_key_pass(const struct coxi_key *key, int *ret_fd)
+{
+    int fd = memfd_create("coxswain-key", MFD_CLOEXEC);
+    if (fd < 0 || fchmod(fd, 0600) != 0 ||
+        coxi_fd_write(fd, key->secret, sizeof(key->secret)) != 0) {
+        int r = coxi_error_errno(COX_ENOMEM, "cannot pass the key on");
+        if (fd >= 0) {
+            (void)close(fd);
+        }
+        return r;
+    }
+    *ret_fd = fd;
+    return 0;
 }
 
 int coxi_key_new(const char *path)

@@ -59,6 +59,14 @@ bool coxi_key_id(const uint8_t role_key[COXI_KEY_BYTES], uint64_t *ret);
 
 void coxi_key_wipe(struct coxi_key *key);
 
+/* A run's key for a child process, which can read it even if the file is out of its
+ * user's reach: a key file in memory, whose descriptor *ret_fd the child inherits as
+ * COXI_KEY_FD. COX_ENOMEM. */
+int coxi_key_pass(const struct coxi_key *key, int *ret_fd);
+
+enum { COXI_KEY_FD = 5 };
+#define COXI_KEY_PASSED "/proc/self/fd/5"
+
 /* ---- files of keys, also of those that sign modules (net/signature.h) */
 
 /*

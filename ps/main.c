@@ -103,9 +103,8 @@ static int open_keys(const struct config *config, struct coxi_keyring **ret)
     return r == 0 ? 0 : coxi_error(r, "--run-keys: %s", coxi_error_text());
 }
 
-static int run(const struct config *config)
+static int run(const struct config *config, const struct coxi_keyring *keys)
 {
-    struct coxi_keyring *keys = NULL;
     struct daemon daemon = {0};
     struct coxi_ps_options ps = {
         .listen = config->daemon.listen,
@@ -117,9 +116,6 @@ static int run(const struct config *config)
         .checkpoint_root = config->checkpoint_root,
     };
     int r = check_root(config->checkpoint_root);
-    if (r == 0) {
-        r = open_keys(config, &keys);
-    }
     if (r == 0) {
         ps.keys = keys;
         ps.runs_max = config->runs > 0 ? (uint32_t)config->runs : UINT32_MAX;
@@ -145,16 +141,19 @@ static int run(const struct config *config)
     }
     coxi_ps_close(daemon.ps);
     coxi_loop_free(daemon.loop);
-    coxi_keyring_free(keys);
     return r != 0 ? coxi_exit_config(program.name) : COXI_EXIT_AGAIN + daemon.signal;
 }
 
 int main(int argc, char **argv)
 {
     struct config config = {0};
+    struct coxi_keyring *keys = NULL;
     int r = coxi_options_parse(&program, argc, argv, &config, NULL);
     if (r == COXI_OPTIONS_EXIT) {
         return EXIT_SUCCESS;
+    }
+    if (r == 0) { /* as the user who starts it, before --user */
+        r = open_keys(&config, &keys);
     }
     if (r == 0) {
         config.daemon.has_keys = config.run_keys != NULL;
@@ -163,7 +162,8 @@ int main(int argc, char **argv)
     if (r == 0) {
         r = coxi_daemon_settle(&config.daemon, "ps");
     }
-    int code = r != 0 ? coxi_exit_config(program.name) : run(&config);
+    int code = r != 0 ? coxi_exit_config(program.name) : run(&config, keys);
     coxi_daemon_leave(&config.daemon);
+    coxi_keyring_free(keys);
     return code;
 }

@@ -52,6 +52,15 @@ static void set_tmpdir(void)
     }
 }
 
+/* Tests that root runs are run as root by daemons, too. */
+static void set_user(void)
+{
+    if (geteuid() == 0) {
+        (void)setenv("COX_PS_USER", "root", 0);
+        (void)setenv("COX_WORKER_USER", "root", 0);
+    }
+}
+
 static void exec_program(const char *path, const char *const *argv, int fd,
                          pid_t parent)
 {
@@ -61,6 +70,7 @@ static void exec_program(const char *path, const char *const *argv, int fd,
         _exit(127);
     }
     set_tmpdir();
+    set_user();
     for (int i = 0; i < ARGUMENTS_MAX && argv[i] != NULL; i++) {
         copies[i] = strdup(argv[i]);
     }

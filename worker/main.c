@@ -55,7 +55,8 @@ static int supervise(struct coxi_worker_config *config, int argc, char **argv)
 {
     int r = config->client == NULL ? coxi_daemon_settle(&config->daemon, "worker") : 0;
     int code = r != 0 ? coxi_exit_config(coxi_worker_program.name)
-                      : coxi_supervise(argc, argv, config->dir, config->daemon.listen);
+                      : coxi_supervise(argc, argv, &config->daemon.key, config->dir,
+                                       config->daemon.listen);
     coxi_daemon_leave(&config->daemon);
     return code;
 }

@@ -40,6 +40,7 @@ struct supervisor {
     char *const *argv;
     struct coxi_recorder *recorder;
     int recorder_fd;
+    int key_fd; /* -1: there is no key */
     uv_process_t process;
     uv_timer_t rest;
     bool running;
@@ -112,7 +113,7 @@ static void on_exit_of(uv_process_t *process, int64_t status, int signum)
 static void start(struct supervisor *supervisor)
 {
     int alert_fd = coxi_log_alert_fd();
-    uv_stdio_container_t stdio[COXI_ALERTS_FD + 1] = {
+    uv_stdio_container_t stdio[COXI_KEY_FD + 1] = {
         {.flags = UV_IGNORE},
         {.flags = UV_INHERIT_FD, .data.fd = 1},
         {.flags = UV_INHERIT_FD, .data.fd = 2},
@@ -120,13 +121,15 @@ static void start(struct supervisor *supervisor)
                               .data.fd = supervisor->recorder_fd},
         [COXI_ALERTS_FD] = {.flags = alert_fd >= 0 ? UV_INHERIT_FD : UV_IGNORE,
                             .data.fd = alert_fd},
+        [COXI_KEY_FD] = {.flags = supervisor->key_fd >= 0 ? UV_INHERIT_FD : UV_IGNORE,
+                         .data.fd = supervisor->key_fd},
     };
     uv_process_options_t options = {
         .exit_cb = on_exit_of,
         .file = supervisor->argv[0],
         .args = (char **)(uintptr_t)supervisor->argv,
         .stdio = stdio,
-        .stdio_count = COXI_ALERTS_FD + 1,
+        .stdio_count = COXI_KEY_FD + 1,
     };
     supervisor->process.data = supervisor;
     supervisor->started_ms = coxi_now_ms();
@@ -160,10 +163,10 @@ static void on_signal(void *arg, int signum)
 }
 
 /* Runs step processes until all is over; returns the exit code. */
-static int supervise(char *const *child)
+static int supervise(char *const *child, int key_fd)
 {
     struct supervisor supervisor = {
-        .argv = child, .rest_ms = REST_FIRST_MS, .recorder_fd = -1};
+        .argv = child, .rest_ms = REST_FIRST_MS, .recorder_fd = -1, .key_fd = key_fd};
     int r = coxi_recorder_new(&supervisor.recorder_fd, &supervisor.recorder);
     if (r == 0) {
         r = coxi_loop_new(0, NULL, &supervisor, &supervisor.loop);
@@ -189,14 +192,16 @@ static int supervise(char *const *child)
 }
 
 /* Puts the step process's arguments together, and runs it. */
-static int supervise_in(int argc, char **argv, const char *dir, const char *listen)
+static int supervise_in(int argc, char **argv, int key_fd, const char *dir,
+                        const char *listen)
 {
     char self[PATH_MAX];
     char dir_option[PATH_MAX];
     char listen_option[COXI_URL_MAX + sizeof("--listen=")];
     char parent[32];
     char step_process[] = "--step-process";
-    char **child = calloc((size_t)argc + 5, sizeof(*child));
+    char key_option[] = "--key-file=" COXI_KEY_PASSED;
+    char **child = calloc((size_t)argc + 6, sizeof(*child));
     ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
     int r = coxi_path(dir_option, "--dir=%s", dir);
     if (r == 0 && (n <= 0 || child == NULL)) {
@@ -210,28 +215,39 @@ static int supervise_in(int argc, char **argv, const char *dir, const char *list
     (void)snprintf(parent, sizeof(parent), "--parent=%d", (int)getpid());
     child[0] = self;
     memcpy(child + 1, argv + 1, ((size_t)argc - 1) * sizeof(*child));
-    child[argc] = parent;
-    child[argc + 1] = dir_option;
-    child[argc + 2] = step_process;
+    child[argc++] = parent;
+    child[argc++] = dir_option;
+    child[argc++] = step_process;
     if (listen != NULL) {
         (void)snprintf(listen_option, sizeof(listen_option), "--listen=%s", listen);
-        child[argc + 3] = listen_option;
+        child[argc++] = listen_option;
     }
-    int code = supervise(child);
+    if (key_fd >= 0) {
+        child[argc] = key_option;
+    }
+    int code = supervise(child, key_fd);
     free(child);
     return code;
 }
 
-int coxi_supervise(int argc, char **argv, const char *dir, const char *listen)
+int coxi_supervise(int argc, char **argv, const struct coxi_key *key, const char *dir,
+                   const char *listen)
 {
     char temporary[64];
     int lock = -1;
-    int r =
-        dir != NULL ? coxi_directory_make(dir) : coxi_directory_held(temporary, &lock);
+    int key_fd = -1;
+    int r = key->kind != COXI_KEY_NONE ? coxi_key_pass(key, &key_fd) : 0;
+    if (r == 0) {
+        r = dir != NULL ? coxi_directory_make(dir)
+                        : coxi_directory_held(temporary, &lock);
+    }
     if (r != 0) {
         return coxi_exit_config("coxswain-worker");
     }
-    int code = supervise_in(argc, argv, dir != NULL ? dir : temporary, listen);
+    int code = supervise_in(argc, argv, key_fd, dir != NULL ? dir : temporary, listen);
+    if (key_fd >= 0) {
+        (void)close(key_fd);
+    }
     if (dir == NULL) {
         coxi_directory_remove(temporary);
         (void)close(lock);

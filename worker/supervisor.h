@@ -6,14 +6,18 @@
 #ifndef COXI_WORKER_SUPERVISOR_H
 #define COXI_WORKER_SUPERVISOR_H
 
+#include "net/key.h"
+
 /*
  * Runs this program again with the same arguments and --step-process, and again
  * whenever that process dies. Ends with SIGTERM or SIGINT, which it passes on. Ends
  * also if a step process exits with a code below 128 and none has ever served, because
  * the cause would not go away. Step modules are kept in `dir`; NULL: a temporary
- * directory. Every step process listens at `listen`; NULL: at none. Returns the exit
- * code for this process. Main thread.
+ * directory. Every step process listens at `listen`; NULL: at none. It gets the key, if
+ * there is one, from this process, because its user may be unable to read the file.
+ * Returns the exit code for this process. Main thread.
  */
-int coxi_supervise(int argc, char **argv, const char *dir, const char *listen);
+int coxi_supervise(int argc, char **argv, const struct coxi_key *key, const char *dir,
+                   const char *listen);
 
 #endif

@@ -27,12 +27,12 @@ nsenter -t $client -n ip link set client up
 nsenter -t $client -n ip link set lo up
 
 ps() {
-    "$build/bin/coxswain-ps" --index "$1" --listen "tcp://10.77.0.1:400$1" --insecure \
+    "$build/bin/coxswain-ps" --user root --index "$1" --listen "tcp://10.77.0.1:400$1" --insecure \
         --peer-timeout-ms 3000 2>>"$dir/ps-$1.log" &
     eval "ps_$1=\$!"
 }
 worker() {
-    "$build/bin/coxswain-worker" --index "$1" --listen "tcp://10.77.0.1:500$1" --insecure \
+    "$build/bin/coxswain-worker" --user root --index "$1" --listen "tcp://10.77.0.1:500$1" --insecure \
         --peer-timeout-ms 3000 2>>"$dir/worker-$1.log" &
     eval "worker_$1=\$!"
 }

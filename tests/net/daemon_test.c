@@ -15,7 +15,8 @@
 
 static struct coxi_daemon_options listening_at(const char *address)
 {
-    return (struct coxi_daemon_options){.listen = address, .log_level = "warn"};
+    return (struct coxi_daemon_options){
+        .listen = address, .log_level = "warn", .user = geteuid() == 0 ? "root" : NULL};
 }
 
 /* ---- start */
