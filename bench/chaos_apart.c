@@ -297,11 +297,13 @@ static int open_local(struct chaos *chaos, struct surroundings *ret,
                                   .worker_slots = (uint32_t)config->slots,
                                   .peer_timeout_ms = (int)config->peer_timeout_ms};
     struct cox_cluster *cluster = NULL;
+    struct coxi_key key = {.kind = COXI_KEY_NONE};
     bool cuts = config->partition_every > 0;
     int r = cuts ? set("COX_PS_LOCAL_PATH", "off") : 0;
     r = r == 0 && cuts ? set("COX_WORKER_LOCAL_PATH", "off") : r;
     r = r != 0 ? r : cox_cluster_local((int)config->ps, (int)config->workers, &cluster);
-    r = r != 0 ? r : coxi_local_start(cluster, &o, &ret->local, ret_addresses);
+    r = r != 0 ? r : coxi_local_start(cluster, &o, &key, &ret->local, ret_addresses);
+    r = r != 0 ? r : set("COX_KEY_FILE", coxi_local_key_file(ret->local));
     r = r != 0 || !cuts ? r : open_proxies(chaos, ret, ret_addresses);
     cox_cluster_free(cluster);
     return r;

@@ -69,8 +69,9 @@ struct config {
         {.name = "key-file",                                                           \
          .type = COXI_OPTION_STRING,                                                   \
          .offset = offsetof(struct config, key_file),                                  \
-         .help = "the run's key, for clients that set cox_options.key_file (default: " \
-                 "the file that COX_KEY_FILE names, if set)"},                         \
+         .help =                                                                       \
+             "the run's key (default: the file that COX_KEY_FILE names, or else a "    \
+             "new key, which is removed at the end)"},                                 \
         {.name = "log-dir",                                                            \
          .type = COXI_OPTION_STRING,                                                   \
          .offset = offsetof(struct config, log_dir),                                   \
@@ -119,9 +120,11 @@ static const struct coxi_option run_options[] = {
 static const struct coxi_program cluster_program = {
     .name = "coxswain cluster",
     .usage = "[options]",
-    .summary = "Starts parameter servers and workers on this host, prints the "
-               "COX_CLUSTER that\nclient programs need, and ends them when it is "
-               "interrupted. A daemon that dies is\nstarted again.",
+    .summary =
+        "Starts parameter servers and workers on this host, prints the COX_CLUSTER "
+        "and\n"
+        "COX_KEY_FILE that client programs need, and ends them when it is interrupted. "
+        "A\ndaemon that dies is started again.",
     .prefix = "COX_CLUSTER",
     .options = cluster_options,
     .n_options = sizeof(cluster_options) / sizeof(*cluster_options),
@@ -133,11 +136,13 @@ static const struct coxi_program run_program = {
     .summary =
         "Starts parameter servers and workers on this host, runs PROGRAM with "
         "COX_CLUSTER\n"
-        "set (cox_cluster_from_env reads it), ends them when it has ended, and "
-        "exits with\n"
-        "its exit code. One that a signal ends, or that exits with 128 or more, is "
-        "started\n"
-        "again: with the same checkpoint directory it goes on where it was.",
+        "and COX_KEY_FILE set (cox_cluster_from_env and cox_open read them), ends them "
+        "when\n"
+        "it has ended, and exits with its exit code. One that a signal ends, or that "
+        "exits\n"
+        "with 128 or more, is started again: with the same checkpoint directory it "
+        "goes "
+        "on\nwhere it was.",
     .prefix = "COX_RUN",
     .options = run_options,
     .n_options = sizeof(run_options) / sizeof(*run_options),
@@ -282,6 +287,10 @@ static int hold_lifeline(struct session *session, int fd)
 static void print_cluster(const struct session *session)
 {
     char *json = coxi_cluster_json(coxi_launcher_cluster(session->launcher));
+    const char *key_file = coxi_launcher_key_file(session->launcher);
+    if (json != NULL && key_file != NULL) {
+        (void)printf("COX_KEY_FILE='%s'\n", key_file);
+    }
     if (json != NULL) {
         (void)printf("COX_CLUSTER='%s'\n", json);
         (void)fflush(stdout);
@@ -397,7 +406,9 @@ static int start_program(struct session *session)
         .stdio_count = 3,
     };
     char *json = coxi_cluster_json(coxi_launcher_cluster(session->launcher));
-    if (json == NULL || setenv("COX_CLUSTER", json, 1) != 0) {
+    const char *key_file = coxi_launcher_key_file(session->launcher);
+    if (json == NULL || setenv("COX_CLUSTER", json, 1) != 0 ||
+        (key_file != NULL && setenv("COX_KEY_FILE", key_file, 1) != 0)) {
         free(json);
         return coxi_error_memory("the environment");
     }

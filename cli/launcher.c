@@ -20,6 +20,7 @@
 #include "common/error.h"
 #include "common/file.h"
 #include "net/daemon.h"
+#include "net/key.h"
 
 enum {
     REST_FIRST_MS = 10,
@@ -48,6 +49,7 @@ struct coxi_launcher {
     struct coxi_launcher_options options;
     struct coxi_loop *loop;
     char *dir;
+    char own_key[PATH_MAX]; /* the file of the key that this has made; "": none */
     char bin_dir[PATH_MAX];
     struct cox_cluster *cluster;
     /* passes on prints and alerts; NULL: they are only in the logs */
@@ -93,6 +95,9 @@ static void clean_up(const struct coxi_launcher *launcher)
             log_path(daemon, path);
             (void)unlink(path);
         }
+    }
+    if (launcher->own_key[0] != '\0') {
+        (void)unlink(launcher->own_key);
     }
 }
 
@@ -375,6 +380,10 @@ int coxi_launcher_start(struct coxi_loop *loop,
         r = coxi_cluster_at(launcher->dir, options->n_ps, options->n_workers,
                             &launcher->cluster);
     }
+    if (r == 0 && !coxi_key_is_given(options->key_file)) {
+        r = coxi_key_new_in(launcher->dir, launcher->own_key);
+        launcher->options.key_file = launcher->own_key;
+    }
     if (r == 0 && options->log_dir == NULL) {
         r = coxi_relay_new(options->n_ps, options->n_workers, options->prints_fd,
                            &launcher->relay);
@@ -398,6 +407,11 @@ int coxi_launcher_start(struct coxi_loop *loop,
 const struct cox_cluster *coxi_launcher_cluster(const struct coxi_launcher *launcher)
 {
     return launcher->cluster;
+}
+
+const char *coxi_launcher_key_file(const struct coxi_launcher *launcher)
+{
+    return launcher->options.key_file;
 }
 
 static void signal_daemons(struct coxi_launcher *launcher, int signum)

@@ -18,11 +18,12 @@ struct coxi_launcher_options {
     int peer_timeout_ms;
     uint64_t step_memory_max;    /* of each worker, bytes; 0: no limit */
     const char *checkpoint_root; /* of each ps; NULL: it has none */
-    const char *key_file; /* the run's key; NULL: as the daemons' environment says */
-    const char *dir;      /* for sockets, made if missing; NULL: a new one in /tmp */
-    bool dir_is_ours;     /* remove `dir` at the end, as a new one is removed */
-    const char *log_dir;  /* made if missing; NULL: the logs are removed with `dir` */
-    int prints_fd; /* without log_dir: what steps print goes here (cli/relay.h) */
+    /* the run's key; NULL: the file that $COX_KEY_FILE names, or a new key in `dir` */
+    const char *key_file;
+    const char *dir;     /* for sockets, made if missing; NULL: a new one in /tmp */
+    bool dir_is_ours;    /* remove `dir` at the end, as a new one is removed */
+    const char *log_dir; /* made if missing; NULL: the logs are removed with `dir` */
+    int prints_fd;       /* without log_dir: what steps print goes here (cli/relay.h) */
     /* The cluster ends on its own. Called with the reason before any running daemon is
      * ended. */
     void (*on_fail)(void *arg, const char *text);
@@ -36,8 +37,9 @@ int coxi_launcher_start(struct coxi_loop *loop,
                         const struct coxi_launcher_options *options,
                         struct coxi_launcher **ret);
 
-/* The cluster's addresses. */
+/* The cluster's addresses, and the file with its key; NULL: $COX_KEY_FILE names it. */
 const struct cox_cluster *coxi_launcher_cluster(const struct coxi_launcher *launcher);
+const char *coxi_launcher_key_file(const struct coxi_launcher *launcher);
 
 /* Ends the daemons; kills those that have not ended after 1.5 s. */
 void coxi_launcher_stop(struct coxi_launcher *launcher);

@@ -32,6 +32,7 @@ enum { STOP_MS = 1800, LIFELINE_FD = 3, PRINTS_FD = 4 };
 
 struct coxi_local {
     char dir[64];
+    char key_file[PATH_MAX]; /* "": it has made no key */
     int lifeline;
     /* the lifeline: a child of the client must not keep it open */
     struct coxi_unforked unforked;
@@ -168,14 +169,13 @@ __attribute__((format(printf, 2, 3))) static void add(struct arguments *argument
     arguments->n++;
 }
 
-static int spawn(struct coxi_local *local, const struct cox_options *options,
-                 const struct cox_cluster *cluster, const char *program, int lifeline)
+static void add_all(struct arguments *arguments, const struct coxi_local *local,
+                    const struct cox_options *options,
+                    const struct cox_cluster *cluster, bool has_stderr)
 {
-    struct arguments *arguments = calloc(1, sizeof(*arguments));
-    if (arguments == NULL) {
-        return coxi_error_memory("starting the local cluster");
-    }
-    add(arguments, "%s", program);
+    const char *key_file =
+        local->key_file[0] != '\0' ? local->key_file : options->key_file;
+    char root[PATH_MAX];
     add(arguments, "cluster");
     add(arguments, "--ps=%u", cluster->n_ps);
     add(arguments, "--workers=%u", cluster->n_workers);
@@ -185,21 +185,31 @@ static int spawn(struct coxi_local *local, const struct cox_options *options,
         (unsigned long long)options->step_memory_max);
     add(arguments, "--dir=%s", local->dir);
     add(arguments, "--lifeline=%d", LIFELINE_FD);
-    if (options->key_file != NULL) {
-        add(arguments, "--key-file=%s", options->key_file);
+    if (key_file != NULL) {
+        add(arguments, "--key-file=%s", key_file);
     }
     if (options->log_dir != NULL) {
         add(arguments, "--log-dir=%s", options->log_dir);
     }
-    char root[PATH_MAX];
     if (options->checkpoint_dir != NULL &&
         realpath(options->checkpoint_dir, root) != NULL) {
         add(arguments, "--checkpoint-root=%s", root);
     }
-    bool has_stderr = fcntl(STDERR_FILENO, F_GETFD) >= 0;
     if (has_stderr) {
         add(arguments, "--prints-fd=%d", PRINTS_FD);
     }
+}
+
+static int spawn(struct coxi_local *local, const struct cox_options *options,
+                 const struct cox_cluster *cluster, const char *program, int lifeline)
+{
+    struct arguments *arguments = calloc(1, sizeof(*arguments));
+    if (arguments == NULL) {
+        return coxi_error_memory("starting the local cluster");
+    }
+    bool has_stderr = fcntl(STDERR_FILENO, F_GETFD) >= 0;
+    add(arguments, "%s", program);
+    add_all(arguments, local, options, cluster, has_stderr);
     char log[PATH_MAX];
     launcher_log(local, log);
     posix_spawn_file_actions_t actions;
@@ -232,9 +242,15 @@ static int spawn(struct coxi_local *local, const struct cox_options *options,
     return 0;
 }
 
+static int make_key(struct coxi_local *local, struct coxi_key *ret)
+{
+    int r = coxi_key_new_in(local->dir, local->key_file);
+    return r == 0 ? coxi_key_read(local->key_file, ret) : r;
+}
+
 int coxi_local_start(const struct cox_cluster *cluster,
-                     const struct cox_options *options, struct coxi_local **ret,
-                     struct cox_cluster **ret_cluster)
+                     const struct cox_options *options, struct coxi_key *key,
+                     struct coxi_local **ret, struct cox_cluster **ret_cluster)
 {
     char program[PATH_MAX];
     char dir[64];
@@ -258,6 +274,9 @@ int coxi_local_start(const struct cox_cluster *cluster,
         (void)strcpy(local->dir, dir);
         r = coxi_cluster_at(local->dir, cluster->n_ps, cluster->n_workers, &addresses);
     }
+    if (r == 0 && key->kind == COXI_KEY_NONE) {
+        r = make_key(local, key);
+    }
     if (r == 0 && pipe2(pipe_fds, O_CLOEXEC) != 0) {
         r = coxi_error_errno(COX_EIO, "cannot make a pipe");
     }
@@ -278,6 +297,11 @@ int coxi_local_start(const struct cox_cluster *cluster,
     *ret = local;
     *ret_cluster = addresses;
     return 0;
+}
+
+const char *coxi_local_key_file(const struct coxi_local *local)
+{
+    return local->key_file[0] != '\0' ? local->key_file : NULL;
 }
 
 /* True if the launcher has ended, even if the program itself has waited for it. */

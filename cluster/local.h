@@ -3,6 +3,7 @@
 #define COXI_CLUSTER_LOCAL_H
 
 #include "cluster/cluster.h"
+#include "net/key.h"
 
 struct coxi_local;
 
@@ -10,11 +11,15 @@ struct coxi_local;
  * Starts `coxswain cluster`, which it finds in bin_dir, $COX_BIN_DIR, the directory of
  * this program, or an installation's bin, libexec/coxswain or libexec relative to this
  * library. Its ps write beneath options->checkpoint_dir only, which exists.
- * *ret_cluster has the addresses. COX_EIO.
+ * `key` is the run's; if it is none, this makes one for the cluster. *ret_cluster has the addresses. COX_EIO.
  */
 int coxi_local_start(const struct cox_cluster *cluster,
-                     const struct cox_options *options, struct coxi_local **ret,
-                     struct cox_cluster **ret_cluster);
+                     const struct cox_options *options, struct coxi_key *key,
+                     struct coxi_local **ret, struct cox_cluster **ret_cluster);
+
+/* The file with the key that coxi_local_start has made, which lives as long as the
+ * cluster; NULL: it has made none. */
+const char *coxi_local_key_file(const struct coxi_local *local);
 
 /* 0 while the launcher lives; otherwise COX_EIO with its last message. Any thread. */
 int coxi_local_check(struct coxi_local *local);

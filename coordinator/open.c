@@ -255,11 +255,10 @@ static int prepare_key(struct cox_coordinator *c)
 static int prepare(struct cox_coordinator *c, const struct cox_cluster *cluster)
 {
     int r = prepare_key(c);
-    if (r == 0 && c->options.checkpoint_dir != NULL) {
-        r = prepare_directory(c);
-    }
+    r = r == 0 && c->options.checkpoint_dir != NULL ? prepare_directory(c) : r;
     if (r == 0 && cluster->local) {
-        r = coxi_local_start(cluster, &c->options, &c->site.local, &c->site.cluster);
+        r = coxi_local_start(cluster, &c->options, &c->site.key, &c->site.local,
+                             &c->site.cluster);
     } else if (r == 0) {
         r = coxi_cluster_copy(cluster, &c->site.cluster);
     }

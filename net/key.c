@@ -175,14 +175,26 @@ int coxi_key_read(const char *path, struct coxi_key *ret)
     return r;
 }
 
-int coxi_key_open(const char *path, struct coxi_key *ret)
+/* The file that coxi_key_open reads, or NULL. */
+static const char *given_file(const char *path)
 {
     const char *from = path;
     if (from == NULL) {
         from = getenv("COX_KEY_FILE"); /* NOLINT(concurrency-mt-unsafe) */
     }
+    return from != NULL && *from != '\0' ? from : NULL;
+}
+
+bool coxi_key_is_given(const char *path)
+{
+    return given_file(path) != NULL;
+}
+
+int coxi_key_open(const char *path, struct coxi_key *ret)
+{
+    const char *from = given_file(path);
     *ret = (struct coxi_key){.kind = COXI_KEY_NONE};
-    return from != NULL && *from != '\0' ? coxi_key_read(from, ret) : 0;
+    return from != NULL ? coxi_key_read(from, ret) : 0;
 }
 
 int coxi_key_file_make(const char *path, const uint8_t *bytes, size_t len)
@@ -230,6 +242,16 @@ int coxi_key_new(const char *path)
     }
     int r = coxi_key_file_make(path, secret, sizeof(secret));
     OPENSSL_cleanse(secret, sizeof(secret));
+    return r;
+}
+
+int coxi_key_new_in(const char *dir, char ret[PATH_MAX])
+{
+    int r = coxi_path(ret, "%s/cluster.key", dir);
+    if (r == 0) {
+        (void)unlink(ret);
+        r = coxi_key_new(ret);
+    }
     return r;
 }
 

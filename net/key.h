@@ -10,6 +10,7 @@
 #ifndef COXI_NET_KEY_H
 #define COXI_NET_KEY_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -40,9 +41,16 @@ int coxi_key_read(const char *path, struct coxi_key *ret);
  * If neither is given, sets *ret to COXI_KEY_NONE. Errors of coxi_key_read. */
 int coxi_key_open(const char *path, struct coxi_key *ret);
 
+/* True if coxi_key_open(path) would read a file. */
+bool coxi_key_is_given(const char *path);
+
 /* Makes a key file of a new key: mode 0600, in a file that must not exist yet. COX_EIO;
  * COX_EEXIST. */
 int coxi_key_new(const char *path);
+
+/* Makes the key file of a local cluster in its directory, in place of one that a killed
+ * process has left there. *ret is its path. COX_EIO. */
+int coxi_key_new_in(const char *dir, char ret[PATH_MAX]);
 
 /* Makes a key file with the key of readers, as coxi_key_new does. COX_EINVAL: `key` is
  * not a run's. */

@@ -74,16 +74,30 @@ enum { COXI_LINK_META_FIRST = 4096 };
 
 /*
  * Connects to `url` ("tcp://host:port", "ipc:///path") within timeout_ms. If `guard`
- * (copied; NULL: none) has a key, both ends then prove that they have it (handshake.h).
- * Blocks; any thread but nng's. COX_EREFUSED (nobody listens), COX_ETIMEDOUT,
- * COX_EADDRESS (malformed, or no such host), COX_EDENIED (the peer has another key, or
- * none), with a text that names the address.
+ * (copied; NULL: none) has a key, both ends also prove in this time that they have it
+ * (handshake.h). Blocks; any thread but nng's. COX_EREFUSED (nobody listens),
+ * COX_ETIMEDOUT, COX_EADDRESS (malformed, or no such host), COX_EDENIED (the peer has
+ * another key, or none), with a text that names the address.
  */
 int coxi_link_connect(const char *url, const struct coxi_guard *guard, int timeout_ms,
                       struct coxi_link **ret);
 
 /*
- * The same without blocking: `done` is called once, on a thread of nng (it must not
+ * The same, but another thread may end it early. coxi_dial_begin comes before each
+ * coxi_dial_link. A call of coxi_dial_abort after that lets coxi_dial_link return
+ * COX_ECANCELLED soon, also if it is called only then. Any thread.
+ */
+struct coxi_dial;
+int coxi_dial_new(struct coxi_dial **ret); /* COX_ENOMEM */
+void coxi_dial_begin(struct coxi_dial *dial);
+int coxi_dial_link(struct coxi_dial *dial, const char *url,
+                   const struct coxi_guard *guard, int timeout_ms,
+                   struct coxi_link **ret);
+void coxi_dial_abort(struct coxi_dial *dial);
+void coxi_dial_free(struct coxi_dial *dial); /* takes NULL */
+
+/*
+ * coxi_link_connect without blocking: `done` is called once, on a thread of nng (it must not
  * block), with the link and code 0, or with NULL and the reason. It may be called
  * before this function returns.
  */

@@ -50,7 +50,10 @@ struct attempt {
     nng_stream *stream; /* of a successful dial, until the link takes it */
     nng_aio *aio;
     struct coxi_guard guard; /* without a key: nothing is proved */
-    int timeout_ms;
+    struct coxi_mutex lock;  /* leaf */
+    bool aborted COXI_GUARDED_BY(lock);
+    struct coxi_proving *proving COXI_GUARDED_BY(lock); /* NULL: not yet */
+    int timeout_ms;                                     /* -1: none */
     uint64_t start_ms;
     coxi_link_connected done;
     void *arg;
@@ -65,6 +68,7 @@ static void attempt_free(struct attempt *attempt)
     }
     nng_stream_free(attempt->stream);
     nng_stream_dialer_free(attempt->dialer);
+    coxi_mutex_fini(&attempt->lock);
     free(attempt);
 }
 
@@ -75,6 +79,15 @@ static int attempt_error(const char *url, int nng_code)
     assert(code != 0);
     return coxi_error(code == COX_ECLOSED ? COX_EREFUSED : code, "cannot reach %s: %s",
                       url, nng_strerror(nng_code));
+}
+
+/* The time that is left of the attempt's, at most `most`. */
+static int left_of(const struct attempt *attempt, int most)
+{
+    uint64_t end_ms = attempt->start_ms + (uint64_t)attempt->timeout_ms;
+    uint64_t now = coxi_now_ms();
+    uint64_t left = now < end_ms ? end_ms - now : 0;
+    return attempt->timeout_ms < 0 || left > (uint64_t)most ? most : (int)left;
 }
 
 /* After the dial: true if the stream is being probed; then the aio's callback runs
@@ -96,11 +109,7 @@ static bool attempt_probe(struct attempt *attempt)
         return false;
     }
     if (attempt->timeout_ms >= 0) {
-        uint64_t spent_ms = coxi_now_ms() - attempt->start_ms;
-        uint64_t timeout_ms = (uint64_t)attempt->timeout_ms;
-        nng_aio_set_timeout(attempt->aio, spent_ms < timeout_ms
-                                              ? (nng_duration)(timeout_ms - spent_ms)
-                                              : 0);
+        nng_aio_set_timeout(attempt->aio, left_of(attempt, attempt->timeout_ms));
     }
     (void)nng_aio_set_iov(attempt->aio, 1, &iov);
     nng_stream_send(attempt->stream, attempt->aio);
@@ -130,13 +139,32 @@ static void attempt_prove(struct attempt *attempt)
     struct coxi_proving *proving;
     nng_stream *stream = attempt->stream;
     attempt->stream = NULL;
-    int r = coxi_proving_new(stream, &attempt->guard, true, on_dialler_proved, attempt,
-                             &proving);
+    int r = coxi_proving_new(stream, &attempt->guard, true,
+                             left_of(attempt, COXI_PROVING_MS), on_dialler_proved,
+                             attempt, &proving);
     if (r != 0) {
         attempt_end(attempt, r, NULL);
         return;
     }
+    coxi_lock(&attempt->lock);
+    attempt->proving = proving;
+    if (attempt->aborted) {
+        coxi_proving_abort(proving);
+    }
+    coxi_unlock(&attempt->lock);
     coxi_proving_start(proving);
+}
+
+/* Ends the attempt soon. Not after its `done` has returned. */
+static void attempt_abort(struct attempt *attempt)
+{
+    coxi_lock(&attempt->lock);
+    attempt->aborted = true;
+    if (attempt->proving != NULL) {
+        coxi_proving_abort(attempt->proving);
+    }
+    coxi_unlock(&attempt->lock);
+    nng_aio_cancel(attempt->aio);
 }
 
 static void attempt_callback(void *arg)
@@ -169,6 +197,7 @@ static int attempt_new(const char *url, const struct coxi_guard *guard, int time
         return coxi_error_memory("a connection");
     }
     coxi_use_nng();
+    coxi_mutex_init(&attempt->lock);
     (void)snprintf(attempt->url, sizeof(attempt->url), "%s", url);
     int failed = nng_stream_dialer_alloc(&attempt->dialer, url);
     if (failed != 0) {
@@ -177,6 +206,8 @@ static int attempt_new(const char *url, const struct coxi_guard *guard, int time
         failed = nng_aio_alloc(&attempt->aio, attempt_callback, attempt);
     }
     if (failed != 0) {
+        nng_stream_dialer_free(attempt->dialer);
+        coxi_mutex_fini(&attempt->lock);
         free(attempt);
         return attempt_error(url, failed);
     }
@@ -193,64 +224,140 @@ static int attempt_new(const char *url, const struct coxi_guard *guard, int time
     return 0;
 }
 
+static int attempt_make(const char *url, const struct coxi_guard *guard, int timeout_ms,
+                        coxi_link_connected done, void *arg, struct attempt **ret)
+{
+    int r = coxi_url_check(url);
+    if (r == 0) {
+        r = attempt_new(url, guard, timeout_ms, ret);
+    }
+    if (r == 0) {
+        (*ret)->done = done;
+        (*ret)->arg = arg;
+    }
+    return r;
+}
+
 int coxi_link_connect_start(const char *url, const struct coxi_guard *guard,
                             int timeout_ms, coxi_link_connected done, void *arg)
 {
     struct attempt *attempt = NULL;
-    int r = coxi_url_check(url);
+    int r = attempt_make(url, guard, timeout_ms, done, arg, &attempt);
     if (r == 0) {
-        r = attempt_new(url, guard, timeout_ms, &attempt);
+        nng_stream_dialer_dial(attempt->dialer, attempt->aio);
     }
-    if (r != 0) {
-        return r;
-    }
-    attempt->done = done;
-    attempt->arg = arg;
-    nng_stream_dialer_dial(attempt->dialer, attempt->aio);
-    return 0;
+    return r;
 }
 
-/* The outcome of an attempt, for the thread that waits for it. */
-struct outcome {
-    struct coxi_mutex lock; /* leaf */
+/* ---- with a thread that waits for the outcome */
+
+struct coxi_dial {
+    struct coxi_mutex lock; /* comes before the attempt's */
     pthread_cond_t known;
-    bool over COXI_GUARDED_BY(lock);
+    struct attempt *attempt COXI_GUARDED_BY(lock); /* NULL: none is under way */
+    bool aborted COXI_GUARDED_BY(lock);
     int code COXI_GUARDED_BY(lock);
     struct coxi_link *link COXI_GUARDED_BY(lock);
     char text[512] COXI_GUARDED_BY(lock);
 };
 
+static void dial_init(struct coxi_dial *dial)
+{
+    coxi_mutex_init(&dial->lock);
+    coxi_cond_init(&dial->known);
+}
+
+static void dial_fini(struct coxi_dial *dial)
+{
+    (void)pthread_cond_destroy(&dial->known);
+    coxi_mutex_fini(&dial->lock);
+}
+
+int coxi_dial_new(struct coxi_dial **ret)
+{
+    struct coxi_dial *dial = calloc(1, sizeof(*dial));
+    if (dial == NULL) {
+        return coxi_error_memory("a connection");
+    }
+    dial_init(dial);
+    *ret = dial;
+    return 0;
+}
+
+void coxi_dial_free(struct coxi_dial *dial)
+{
+    if (dial != NULL) {
+        dial_fini(dial);
+        free(dial);
+    }
+}
+
+void coxi_dial_begin(struct coxi_dial *dial)
+{
+    coxi_lock(&dial->lock);
+    dial->aborted = false;
+    coxi_unlock(&dial->lock);
+}
+
+void coxi_dial_abort(struct coxi_dial *dial)
+{
+    coxi_lock(&dial->lock);
+    dial->aborted = true;
+    if (dial->attempt != NULL) {
+        attempt_abort(dial->attempt);
+    }
+    coxi_unlock(&dial->lock);
+}
+
 static void on_outcome(void *arg, int code, const char *text, struct coxi_link *link)
 {
-    struct outcome *outcome = arg;
-    coxi_lock(&outcome->lock);
-    outcome->over = true;
-    outcome->code = code;
-    outcome->link = link;
-    (void)snprintf(outcome->text, sizeof(outcome->text), "%s", text);
-    (void)pthread_cond_signal(&outcome->known);
-    coxi_unlock(&outcome->lock);
+    struct coxi_dial *dial = arg;
+    coxi_lock(&dial->lock);
+    dial->attempt = NULL;
+    dial->code = code;
+    dial->link = link;
+    (void)snprintf(dial->text, sizeof(dial->text), "%s", text);
+    (void)pthread_cond_signal(&dial->known);
+    coxi_unlock(&dial->lock);
+}
+
+int coxi_dial_link(struct coxi_dial *dial, const char *url,
+                   const struct coxi_guard *guard, int timeout_ms,
+                   struct coxi_link **ret)
+{
+    struct attempt *attempt = NULL;
+    int r = attempt_make(url, guard, timeout_ms, on_outcome, dial, &attempt);
+    if (r != 0) {
+        return r;
+    }
+    coxi_lock(&dial->lock);
+    dial->attempt = attempt;
+    nng_stream_dialer_dial(attempt->dialer, attempt->aio);
+    if (dial->aborted) {
+        attempt_abort(attempt);
+    }
+    while (dial->attempt != NULL) {
+        /* The wait ends, because the attempt has a timeout. */
+        coxi_wait_for_end(&dial->known, &dial->lock);
+    }
+    if (dial->code == 0) {
+        *ret = dial->link;
+    } else if (dial->aborted) {
+        r = coxi_error(COX_ECANCELLED, "the connection to %s is not wanted any more",
+                       url);
+    } else {
+        r = coxi_error(dial->code, "%s", dial->text);
+    }
+    coxi_unlock(&dial->lock);
+    return r;
 }
 
 int coxi_link_connect(const char *url, const struct coxi_guard *guard, int timeout_ms,
                       struct coxi_link **ret)
 {
-    struct outcome outcome = {0};
-    coxi_mutex_init(&outcome.lock);
-    coxi_cond_init(&outcome.known);
-    int r = coxi_link_connect_start(url, guard, timeout_ms, on_outcome, &outcome);
-    coxi_lock(&outcome.lock);
-    while (r == 0 && !outcome.over) {
-        /* The wait ends, because the attempt has a timeout. */
-        coxi_wait_for_end(&outcome.known, &outcome.lock);
-    }
-    if (r == 0 && outcome.code != 0) {
-        r = coxi_error(outcome.code, "%s", outcome.text);
-    } else if (r == 0) {
-        *ret = outcome.link;
-    }
-    coxi_unlock(&outcome.lock);
-    (void)pthread_cond_destroy(&outcome.known);
-    coxi_mutex_fini(&outcome.lock);
+    struct coxi_dial dial = {0};
+    dial_init(&dial);
+    int r = coxi_dial_link(&dial, url, guard, timeout_ms, ret);
+    dial_fini(&dial);
     return r;
 }

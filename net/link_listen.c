@@ -177,8 +177,8 @@ static void receive_newcomer(struct coxi_listener *listener, nng_stream *stream)
     }
     newcomer->listener = listener;
     tell_peer(stream, newcomer->peer, sizeof(newcomer->peer));
-    if (coxi_proving_new(stream, &listener->guard, false, on_proved, newcomer,
-                         &newcomer->proving) != 0) {
+    if (coxi_proving_new(stream, &listener->guard, false, COXI_PROVING_MS, on_proved,
+                         newcomer, &newcomer->proving) != 0) {
         free(newcomer);
         return;
     }

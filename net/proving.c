@@ -1,6 +1,7 @@
 /* See proving.h. One aio, whose callback is the only one that touches the state. */
 #include "net/proving.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "common/clock.h"
@@ -10,6 +11,7 @@
 struct coxi_proving {
     nng_stream *stream;
     bool given; /* `done` has taken the stream */
+    atomic_bool aborted;
     nng_aio *aio;
     struct coxi_handshake *handshake;
     bool dialled;
@@ -19,6 +21,7 @@ struct coxi_proving {
     size_t sent;
     uint8_t in[COXI_HANDSHAKE_MAX];
     size_t received;
+    uint64_t begin_ms;
     uint64_t end_ms;
     coxi_proved done;
     void *arg;
@@ -36,7 +39,7 @@ static int transport_error(const struct coxi_proving *proving, int nng_code)
         return coxi_error(COX_EDENIED,
                           "the peer has not proved within %d ms that it has "
                           "the run's key",
-                          COXI_PROVING_MS);
+                          (int)(proving->end_ms - proving->begin_ms));
     }
     return coxi_error(COX_EDENIED, "the peer has ended the handshake: it has another "
                                    "key, or none");
@@ -110,19 +113,29 @@ static int take_moved(struct coxi_proving *proving, size_t n)
     return r;
 }
 
-static void on_moved(void *arg)
+/* On a stream that is closed already, a send or receive would wait for its timeout. */
+static void go_on_or_finish(struct coxi_proving *proving, int r)
 {
-    struct coxi_proving *proving = arg;
-    int failed = nng_aio_result(proving->aio);
-    int r = failed != 0 ? transport_error(proving, failed)
-                        : take_moved(proving, nng_aio_count(proving->aio));
+    if (r == 0 && atomic_load(&proving->aborted)) {
+        r = coxi_error(COX_EDENIED, "the handshake was ended early");
+    }
     if (r != 0 || !go_on(proving)) {
         finish(proving, r);
     }
 }
 
+static void on_moved(void *arg)
+{
+    struct coxi_proving *proving = arg;
+    int failed = nng_aio_result(proving->aio);
+    go_on_or_finish(proving, failed != 0
+                                 ? transport_error(proving, failed)
+                                 : take_moved(proving, nng_aio_count(proving->aio)));
+}
+
 int coxi_proving_new(nng_stream *stream, const struct coxi_guard *guard, bool dialled,
-                     coxi_proved done, void *arg, struct coxi_proving **ret)
+                     int timeout_ms, coxi_proved done, void *arg,
+                     struct coxi_proving **ret)
 {
     struct coxi_proving *proving = calloc(1, sizeof(*proving));
     int r = proving == NULL || nng_aio_alloc(&proving->aio, on_moved, proving) != 0
@@ -145,17 +158,20 @@ int coxi_proving_new(nng_stream *stream, const struct coxi_guard *guard, bool di
     proving->done = done;
     proving->arg = arg;
     proving->out = coxi_handshake_out(proving->handshake, &proving->out_len);
-    proving->end_ms = coxi_now_ms() + COXI_PROVING_MS;
+    proving->begin_ms = coxi_now_ms();
+    proving->end_ms = proving->begin_ms + (uint64_t)timeout_ms;
     *ret = proving;
     return 0;
 }
 
 void coxi_proving_start(struct coxi_proving *proving)
 {
-    (void)go_on(proving);
+    go_on_or_finish(proving, 0);
 }
 
 void coxi_proving_abort(struct coxi_proving *proving)
 {
+    atomic_store(&proving->aborted, true);
     nng_stream_close(proving->stream);
+    nng_aio_cancel(proving->aio);
 }

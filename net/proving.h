@@ -11,7 +11,7 @@
 
 #include "net/handshake.h"
 
-enum { COXI_PROVING_MS = 2000 };
+enum { COXI_PROVING_MS = 2000 }; /* at most */
 
 struct coxi_proving;
 
@@ -21,14 +21,16 @@ struct coxi_proving;
 typedef void (*coxi_proved)(void *arg, int code, nng_stream *stream,
                             const struct coxi_agreed *agreed);
 
-/* Makes a handshake with the peer of `stream`; `dialled`: our side sends first. Takes
- * the stream. If this function succeeds, `done` is called once. COX_ENOMEM: the stream
+/* Makes a handshake with the peer of `stream` in at most timeout_ms; `dialled`: our
+ * side sends first. Takes the stream. If this function succeeds, `done` is called once. COX_ENOMEM: the stream
  * is freed. */
 int coxi_proving_new(nng_stream *stream, const struct coxi_guard *guard, bool dialled,
-                     coxi_proved done, void *arg, struct coxi_proving **ret);
+                     int timeout_ms, coxi_proved done, void *arg,
+                     struct coxi_proving **ret);
 void coxi_proving_start(struct coxi_proving *proving);
 
-/* Ends the handshake early: `done` is soon called with COX_EDENIED. Any thread, but not
+/* Ends the handshake early: `done` is soon called with COX_EDENIED, also if the
+ * handshake is only started then. Any thread, but not
  * after `done` was called. */
 void coxi_proving_abort(struct coxi_proving *proving);
 

@@ -113,6 +113,7 @@ bool coxi_psc_fail(struct coxi_psc *psc, int code, const char *text)
         strncpy(psc->failed_text, text, sizeof(psc->failed_text) - 1);
     }
     for (int i = 0; i < 2; i++) {
+        coxi_dial_abort(psc->channels[i].dial);
         if (psc->channels[i].link != NULL) {
             coxi_link_close(psc->channels[i].link, code, text);
         }
@@ -124,10 +125,20 @@ bool coxi_psc_fail(struct coxi_psc *psc, int code, const char *text)
 
 /* ---- the interface */
 
+static void free_dials(struct coxi_psc *psc)
+{
+    for (int i = 0; psc != NULL && i < 2; i++) {
+        coxi_dial_free(psc->channels[i].dial);
+    }
+}
+
 int coxi_psc_open(const struct coxi_psc_options *options, struct coxi_psc **ret)
 {
     struct coxi_psc *psc = calloc(1, sizeof(*psc));
-    if (psc == NULL || coxi_address_set(&psc->address, options->address) != 0) {
+    if (psc == NULL || coxi_dial_new(&psc->channels[0].dial) != 0 ||
+        coxi_dial_new(&psc->channels[1].dial) != 0 ||
+        coxi_address_set(&psc->address, options->address) != 0) {
+        free_dials(psc);
         free(psc);
         return coxi_error_memory("a connection to a ps");
     }
@@ -528,5 +539,6 @@ void coxi_psc_close(struct coxi_psc *psc)
     (void)pthread_cond_destroy(&psc->changed);
     coxi_mutex_fini(&psc->lock);
     coxi_address_fini(&psc->address);
+    free_dials(psc);
     free(psc);
 }

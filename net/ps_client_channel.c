@@ -189,13 +189,20 @@ static bool connect_and_serve(struct coxi_psc_channel *channel)
     coxi_lock(&psc->lock);
     /* read before the address, so that no move of the ps is missed */
     channel->n_moves = psc->n_moves;
+    coxi_dial_begin(channel->dial);
+    bool failed = psc->failed != 0;
     coxi_unlock(&psc->lock);
+    if (failed) {
+        return false;
+    }
     const struct coxi_guard guard =
         coxi_hello_guard(psc->options.key, &psc->options.self);
-    int r = coxi_link_connect(coxi_psc_address(psc), &guard, psc->options.connect_ms,
-                              &link);
-    if (r != 0) {
+    int r = coxi_dial_link(channel->dial, coxi_psc_address(psc), &guard,
+                           psc->options.connect_ms, &link);
+    if (r != 0 && r != COX_ECANCELLED) {
         note_failure(psc, r, coxi_error_text());
+    }
+    if (r != 0) {
         return false;
     }
     channel->greeted = false;
@@ -324,6 +331,7 @@ static void end_reach(struct coxi_psc *psc)
     psc->unreached = true;
     for (int i = 0; i < 2; i++) {
         end_channel(&psc->channels[i], true, psc->last_text);
+        coxi_dial_abort(psc->channels[i].dial);
     }
     psc->n_moves++; /* wakes the threads that wait to dial, which end the requests */
     (void)pthread_cond_broadcast(&psc->changed);

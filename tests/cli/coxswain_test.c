@@ -97,6 +97,22 @@ TEST(run_gives_a_program_its_cluster_and_takes_over_its_exit_code)
     free(output);
 }
 
+TEST(run_gives_a_program_the_clusters_key_and_leaves_none)
+{
+    struct program program;
+    const char *argv[] = {
+        "coxswain", "run",     "--ps=1", "--workers=1",
+        "--",       "/bin/sh", "-c",     "stat -c 'key %a %s %n' \"$COX_KEY_FILE\"",
+        NULL};
+    char path[256];
+    assert_int_equal(0, unsetenv("COX_KEY_FILE"));
+    assert_int_equal(0, program_run(&program, argv));
+    char *output = program_output(&program);
+    assert_int_equal(1, sscanf(strstr(output, "key "), "key 600 32 %255s", path));
+    assert_int_not_equal(0, access(path, F_OK));
+    free(output);
+}
+
 TEST(run_starts_a_program_again_that_a_signal_has_ended)
 {
     struct program run;
@@ -180,6 +196,7 @@ TEST(cluster_runs_until_it_is_told_to_end)
                           NULL};
     program_start(&program, argv);
     program_wait_printed(&program, "COX_CLUSTER='{");
+    program_assert_printed(&program, "COX_KEY_FILE='");
     coxi_test_until(has_begun, coxi_test_path("logs/ps-0.log"), "its ps");
     program_kill(&program, SIGTERM);
     assert_int_equal(0, program_wait(&program));

@@ -5,9 +5,11 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "net/link.h"
 #include "tests/coordinator/crew.h"
 #include "tests/program.h"
 #include "tests/test.h"
@@ -76,6 +78,39 @@ TEST(ps_of_a_local_cluster_writes_in_the_clients_directory_only)
     assert_true(has_argument(crew_ps_process(&crew, 0), argument));
     assert_code(0, cox_checkpoint_save(crew.c, NULL, &number));
     crew_close(&crew);
+}
+
+/* Its members let in nobody without it, not even another process of this user. */
+TEST(a_local_cluster_has_a_key_of_its_own_that_ends_with_it)
+{
+    struct crew crew;
+    char path[256];
+    char key[300];
+    char url[300];
+    char argument[320];
+    struct stat st;
+    struct coxi_link *link;
+    const struct coxi_guard stranger = {.key = {.kind = COXI_KEY_RUN, .secret = {1}},
+                                        .self = {.role = COXI_ROLE_CLIENT}};
+    assert_int_equal(0, unsetenv("COX_KEY_FILE"));
+    crew_open(&crew, 1, 1, "counter", NULL);
+    crew_socket(&crew, "ps", 0, path);
+    (void)snprintf(url, sizeof(url), "ipc://%s", path);
+    (void)snprintf(key, sizeof(key), "%.*s/cluster.key",
+                   (int)(strrchr(path, '/') - path), path);
+    assert_int_equal(0, stat(key, &st));
+    assert_int_equal(0600, st.st_mode & 0777);
+    assert_int_equal(32, st.st_size);
+    (void)snprintf(argument, sizeof(argument), "--key-file=%s", key);
+    assert_true(has_argument(crew_ps_process(&crew, 0), argument));
+    assert_code(COX_EDENIED, coxi_link_connect(url, &stranger, 8000, &link));
+    struct cox_variable *counter = crew_counter(&crew, "c0");
+    crew_schedule(&crew, crew_function(&crew, "count"), 10, 1);
+    assert_code(0, cox_join(crew.c, 8000));
+    assert_int_equal(10, crew_read(&crew, counter));
+    crew_close(&crew);
+    *strrchr(key, '/') = '\0';
+    assert_int_equal(-1, stat(key, &st));
 }
 
 TEST(local_cluster_that_ends_tells_its_client_why)

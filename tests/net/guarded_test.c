@@ -1,4 +1,6 @@
 /* Links whose ends prove that they have the run's key, over real connections. */
+#include <pthread.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -9,6 +11,7 @@
 #include "common/error.h"
 #include "net/link.h"
 #include "tests/net/ends.h"
+#include "tests/program.h"
 #include "tests/test.h"
 
 enum { WAIT_MS = 8000 };
@@ -194,6 +197,72 @@ TEST(a_listener_without_the_key_is_denied)
     door_open(&door, true); /* a listener without a key, which sends frames */
     assert_code(COX_EDENIED, dial(&door, &client, &link));
     door_close(&door);
+}
+
+/* ---- peers that do not answer */
+
+/* A socket with a queue, which the kernel serves; no process does. */
+static int listen_silently(char ret_url[300])
+{
+    (void)snprintf(ret_url, 300, "ipc://%s", coxi_test_path("silent"));
+    return program_occupy(coxi_test_path("silent"));
+}
+
+TEST(a_handshake_without_an_answer_ends_with_the_time_of_the_connect)
+{
+    const struct coxi_guard client = guard_of(&run_key, COXI_ROLE_CLIENT);
+    struct coxi_link *link;
+    char url[300];
+    int ms = 0;
+    int fd = listen_silently(url);
+    assert_code(COX_EDENIED, coxi_link_connect(url, &client, 200, &link));
+    const char *within = strstr(coxi_test_error(), "within ");
+    assert_non_null(within);
+    assert_int_equal(1, sscanf(within, "within %d ms", &ms));
+    assert_in_range(ms, 0, 200);
+    (void)close(fd);
+}
+
+struct dialled {
+    struct coxi_dial *dial;
+    const char *url;
+    sem_t begins;
+    int code;
+    uint64_t took_ms;
+};
+
+static void *dial_it(void *arg)
+{
+    struct dialled *dialled = arg;
+    const struct coxi_guard client = guard_of(&run_key, COXI_ROLE_CLIENT);
+    struct coxi_link *link;
+    uint64_t begin_ms = coxi_now_ms();
+    assert_int_equal(0, sem_post(&dialled->begins));
+    dialled->code =
+        coxi_dial_link(dialled->dial, dialled->url, &client, WAIT_MS, &link);
+    dialled->took_ms = coxi_now_ms() - begin_ms;
+    return NULL;
+}
+
+/* The handshake alone would take two seconds. */
+TEST(a_dial_that_is_aborted_does_not_wait_for_the_handshake)
+{
+    struct dialled dialled;
+    pthread_t thread;
+    char url[300];
+    int fd = listen_silently(url);
+    dialled.url = url;
+    assert_int_equal(0, sem_init(&dialled.begins, 0, 0));
+    assert_code(0, coxi_dial_new(&dialled.dial));
+    coxi_dial_begin(dialled.dial);
+    assert_int_equal(0, pthread_create(&thread, NULL, dial_it, &dialled));
+    assert_int_equal(0, sem_wait(&dialled.begins));
+    coxi_dial_abort(dialled.dial);
+    assert_int_equal(0, pthread_join(thread, NULL));
+    assert_int_equal(COX_ECANCELLED, dialled.code);
+    assert_in_range(dialled.took_ms, 0, 1500);
+    coxi_dial_free(dialled.dial);
+    (void)close(fd);
 }
 
 TEST(a_listener_closes_while_peers_prove_themselves)
