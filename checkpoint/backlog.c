@@ -95,6 +95,8 @@ int coxi_backlog_write(const char *path, const struct coxi_backlog *backlog,
 struct coxi_backlog_file {
     struct coxi_st_file *file;
     json_t *names; /* owns the text of `backlog.functions` */
+    void *heads;
+    void *args;
     struct coxi_backlog backlog;
 };
 
@@ -107,6 +109,19 @@ static const struct coxi_st_tensor *find(const struct coxi_backlog_file *file,
                    tensor->bytes % item_bytes == 0
                ? tensor
                : NULL;
+}
+
+/* Reads one of the tensors, which must have that type. */
+static int read_tensor(const struct coxi_backlog_file *file, const char *name,
+                       const char *dtype, uint64_t item_bytes, void **ret,
+                       size_t *ret_n)
+{
+    const struct coxi_st_tensor *tensor = find(file, name, dtype, item_bytes);
+    if (tensor == NULL) {
+        return coxi_error(COX_EFORMAT, "it has no tensor '%s' of %s", name, dtype);
+    }
+    *ret_n = tensor->bytes / item_bytes;
+    return coxi_st_read_all(tensor, ret);
 }
 
 static bool read_functions(struct coxi_backlog_file *file)
@@ -129,33 +144,53 @@ static bool read_functions(struct coxi_backlog_file *file)
     return json_is_array(file->names) && backlog->functions != NULL;
 }
 
-static bool read_tensors(struct coxi_backlog_file *file)
+/* Makes the list of inputs. False: a name does not end, or there is no memory. */
+static bool make_inputs(struct coxi_backlog *backlog, const uint64_t *closures,
+                        const char *names)
 {
-    struct coxi_backlog *backlog = &file->backlog;
-    const struct coxi_st_tensor *heads =
-        find(file, "heads", "U64", sizeof(*backlog->heads));
-    const struct coxi_st_tensor *inputs = find(file, "inputs", "U64", sizeof(uint64_t));
-    const struct coxi_st_tensor *args = find(file, "args", "U8", 1);
-    const struct coxi_st_tensor *names = find(file, "input_names", "U8", NAMES_BYTES);
-    if (heads == NULL || inputs == NULL || args == NULL || names == NULL ||
-        names->bytes / NAMES_BYTES != inputs->bytes / sizeof(uint64_t)) {
-        return false;
-    }
-    backlog->heads = heads->data;
-    backlog->n = heads->bytes / sizeof(*backlog->heads);
-    backlog->args = args->data;
-    backlog->args_len = args->bytes;
-    backlog->n_inputs = inputs->bytes / sizeof(uint64_t);
     backlog->inputs = calloc(backlog->n_inputs + 1, sizeof(*backlog->inputs));
     for (size_t i = 0; backlog->inputs != NULL && i < backlog->n_inputs; i++) {
         struct coxi_backlog_input *input = &backlog->inputs[i];
-        memcpy(&input->closure, (const uint64_t *)inputs->data + i, sizeof(uint64_t));
-        memcpy(input->name, (const char *)names->data + i * NAMES_BYTES, NAMES_BYTES);
+        input->closure = closures[i];
+        memcpy(input->name, names + i * NAMES_BYTES, NAMES_BYTES);
         if (input->name[COX_NAME_MAX] != '\0' || input->result[COX_NAME_MAX] != '\0') {
             return false;
         }
     }
     return backlog->inputs != NULL;
+}
+
+static int read_inputs(struct coxi_backlog_file *file)
+{
+    struct coxi_backlog *backlog = &file->backlog;
+    void *closures = NULL;
+    void *names = NULL;
+    size_t n_names = 0;
+    int r = read_tensor(file, "inputs", "U64", sizeof(uint64_t), &closures,
+                        &backlog->n_inputs);
+    if (r == 0) {
+        r = read_tensor(file, "input_names", "U8", NAMES_BYTES, &names, &n_names);
+    }
+    if (r == 0 &&
+        (n_names != backlog->n_inputs || !make_inputs(backlog, closures, names))) {
+        r = coxi_error(COX_EFORMAT, "its inputs are malformed");
+    }
+    free(closures);
+    free(names);
+    return r;
+}
+
+static int read_tensors(struct coxi_backlog_file *file)
+{
+    struct coxi_backlog *backlog = &file->backlog;
+    int r = read_tensor(file, "heads", "U64", sizeof(*backlog->heads), &file->heads,
+                        &backlog->n);
+    if (r == 0) {
+        r = read_tensor(file, "args", "U8", 1, &file->args, &backlog->args_len);
+    }
+    backlog->heads = file->heads;
+    backlog->args = file->args;
+    return r == 0 ? read_inputs(file) : r;
 }
 
 static int by_closure(const void *key, const void *head)
@@ -216,9 +251,15 @@ int coxi_backlog_open(const char *path, uint64_t bytes, uint32_t crc32,
         return coxi_error_memory("the backlog of a checkpoint");
     }
     int r = coxi_st_open(path, bytes, &crc32, &file->file);
-    if (r == 0 &&
-        (!read_tensors(file) || !read_functions(file) || !check(&file->backlog))) {
-        r = coxi_error(COX_EFORMAT, "%s is no backlog of a checkpoint", path);
+    if (r == 0) {
+        r = read_tensors(file);
+        if (r == 0 && (!read_functions(file) || !check(&file->backlog))) {
+            r = coxi_error(COX_EFORMAT, "its closures are malformed");
+        }
+        if (r == COX_EFORMAT) {
+            r = coxi_error(r, "%s is no backlog of a checkpoint: %.400s", path,
+                           coxi_error_text());
+        }
     }
     if (r != 0) {
         coxi_backlog_close(file);
@@ -237,6 +278,8 @@ void coxi_backlog_close(struct coxi_backlog_file *file)
 {
     if (file != NULL) {
         json_decref(file->names);
+        free(file->heads);
+        free(file->args);
         free(file->backlog.inputs);
         free(file->backlog.functions);
         coxi_st_close(file->file);

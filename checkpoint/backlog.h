@@ -12,7 +12,7 @@
  *
  * and in __metadata__ `functions`, a JSON list of [module, function].
  *
- * Any thread. A file is read through a memory map and not trusted.
+ * Any thread. A file is not trusted.
  */
 #ifndef COXI_CHECKPOINT_BACKLOG_H
 #define COXI_CHECKPOINT_BACKLOG_H

@@ -1,5 +1,5 @@
 /*
- * A checkpoint for reading: its manifest, its shards in memory maps, and the tensors of
+ * A checkpoint for reading: its manifest, its open shards, and the tensors of
  * each variable put together from all ps.
  *
  * Opening fails unless the checkpoint is complete. It checks every file's size and

@@ -18,7 +18,7 @@
 enum {
     NAME_MAX_BYTES = COXI_WIRE_NAME_MAX + 64,
     SET_KEYS = 3 << 20, /* keys in the set at a time: 64 MiB */
-    STRETCH = 1 << 17,  /* keys that are read before their memory is given back */
+    STRETCH = 1 << 14,  /* keys that are read at a time */
 };
 
 /* ---- tensors by name */
@@ -62,10 +62,12 @@ static int bad(const char *name)
 struct picking {
     uint64_t n_passes;
     uint64_t pass;
-    uint64_t n_keys; /* how many the set will have in this pass */
+    uint64_t n_keys; /* how many the set may still take in this pass */
+    bool changed;    /* more were read than had been counted */
     uint64_t *keys;  /* the set: 0 is a free place ... */
     bool has_zero;   /* ... so the key 0 has a place of its own */
     size_t capacity;
+    uint64_t *some; /* STRETCH keys that were read */
     struct coxi_st_merged *merged;
     uint64_t *kept; /* of the current file */
 };
@@ -97,6 +99,11 @@ static void count_key(struct picking *picking, uint64_t key, uint64_t row)
 static void see(struct picking *picking, uint64_t key, uint64_t row)
 {
     (void)row;
+    if (picking->n_keys == 0) {
+        picking->changed = true;
+        return;
+    }
+    picking->n_keys--;
     if (key == 0) {
         picking->has_zero = true;
     } else {
@@ -120,32 +127,38 @@ static void keep_and_see(struct picking *picking, uint64_t key, uint64_t row)
 
 /* Calls `take` for those keys of the list that belong to this pass. NULL: the list is
  * empty. */
-static void for_keys(struct picking *picking, const struct coxi_st_file *file,
-                     const struct coxi_st_tensor *list, take_key *take)
+static int for_keys(struct picking *picking, const struct coxi_st_tensor *list,
+                    take_key *take)
 {
-    const uint64_t *keys = list != NULL ? list->data : NULL;
+    const uint64_t *keys = picking->some;
     uint64_t all = list != NULL ? list->shape[0] : 0;
-    for (uint64_t first = 0, n; first < all; first += n) {
+    int r = 0;
+    for (uint64_t first = 0, n; r == 0 && first < all; first += n) {
         n = all - first < STRETCH ? all - first : STRETCH;
-        for (uint64_t i = first; i < first + n; i++) {
+        r = coxi_st_read(list, first * sizeof(*keys), picking->some, n * sizeof(*keys));
+        for (uint64_t i = 0; r == 0 && i < n; i++) {
             uint64_t high = coxi_hash_key(keys[i]) >> 32;
             if (high * picking->n_passes >> 32 == picking->pass) {
-                take(picking, keys[i], i);
+                take(picking, keys[i], first + i);
             }
         }
-        coxi_st_drop(file, keys + first, n * sizeof(*keys));
     }
+    return r;
 }
 
 /* Makes the set for this pass; it has room for the keys of all files but the oldest. */
 static int make_set(struct picking *picking, const struct coxi_st_file *file,
                     const char *table)
 {
+    int r = 0;
     picking->n_keys = 0;
-    for (size_t i = 1; i < file->n_under; i++) {
+    for (size_t i = 1; r == 0 && i < file->n_under; i++) {
         const struct coxi_st_file *its = file->under[i];
-        for_keys(picking, its, part_of(its, table, "keys"), count_key);
-        for_keys(picking, its, part_of(its, table, "removed"), count_key);
+        r = for_keys(picking, part_of(its, table, "keys"), count_key);
+        r = r == 0 ? for_keys(picking, part_of(its, table, "removed"), count_key) : r;
+    }
+    if (r != 0) {
+        return r;
     }
     picking->has_zero = false;
     picking->capacity = 16;
@@ -164,11 +177,15 @@ static int pick_pass(struct picking *picking, const struct coxi_st_file *file,
     for (size_t i = file->n_under; r == 0 && i-- > 0;) {
         const struct coxi_st_file *its = file->under[i];
         picking->kept = picking->merged->kept[i];
-        for_keys(picking, its, part_of(its, table, "keys"),
-                 i > 0 ? keep_and_see : keep_unseen);
-        if (i > 0) {
-            for_keys(picking, its, part_of(its, table, "removed"), see);
+        r = for_keys(picking, part_of(its, table, "keys"),
+                     i > 0 ? keep_and_see : keep_unseen);
+        if (r == 0 && i > 0) {
+            r = for_keys(picking, part_of(its, table, "removed"), see);
         }
+    }
+    if (r == 0 && picking->changed) {
+        r = coxi_error(COX_EFORMAT, "the keys of '%s' changed while they were read",
+                       table);
     }
     return r;
 }
@@ -239,11 +256,16 @@ static int pick(struct coxi_st_file *file, const char *table,
     if (r == 0) {
         r = make_merged(file, table, &picking.merged);
     }
+    if (r == 0) {
+        picking.some = malloc(STRETCH * sizeof(*picking.some));
+        r = picking.some != NULL ? 0 : coxi_error_memory("a table of a checkpoint");
+    }
     picking.n_passes = n / SET_KEYS + 1;
     for (; r == 0 && picking.pass < picking.n_passes; picking.pass++) {
         r = pick_pass(&picking, file, table);
     }
     free(picking.keys);
+    free(picking.some);
     *ret = picking.merged;
     return r;
 }
@@ -302,6 +324,7 @@ static int merge_tensor(struct coxi_st_file *file, struct coxi_st_tensor *tensor
         return r;
     }
     tensor->data = NULL;
+    tensor->file = NULL;
     file->merged[tensor - file->tensors] = merged;
     tensor->shape[0] = merged->n_rows;
     tensor->bytes = merged->n_rows * coxi_st_row_bytes(tensor);
@@ -363,7 +386,7 @@ int coxi_overlay_open(struct coxi_st_file *const *files, size_t n,
                       enum coxi_overlay_rows rows, struct coxi_st_file **ret)
 {
     size_t n_tensors = 0;
-    struct coxi_st_file *file = calloc(1, sizeof(*file));
+    struct coxi_st_file *file = coxi_st_file_new();
     if (file == NULL) {
         return coxi_error_memory("a checkpoint");
     }

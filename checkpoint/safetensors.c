@@ -8,18 +8,20 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/beneath.h"
+#include "common/buffer.h"
 #include "common/crc.h"
 #include "common/dtype.h"
 #include "common/error.h"
+#include "common/file.h"
+#include "schema/check.h"
 
 enum {
     HEADER_MAX = 100000000,
-    SUM_BYTES = 4 << 20, /* bytes that are summed before their memory is given back */
+    SUM_BYTES = 1 << 20, /* bytes that are read and summed at a time */
 };
 
 static bool get_u64(const json_t *value, uint64_t *ret)
@@ -86,17 +88,18 @@ static bool parse_tensor(const struct coxi_st_file *file, size_t data_at,
         .name = name,
         .dtype = json_string_value(dtype),
         .bytes = end - begin,
-        .data = file->map + data_at + begin,
+        .file = file,
+        .at = data_at + begin,
     };
     return parse_shape(json_object_get(entry, "shape"), ret);
 }
 
-static int by_data(const void *a, const void *b)
+static int by_place(const void *a, const void *b)
 {
     const struct coxi_st_tensor *x = a;
     const struct coxi_st_tensor *y = b;
-    if (x->data != y->data) {
-        return (const uint8_t *)x->data < (const uint8_t *)y->data ? -1 : 1;
+    if (x->at != y->at) {
+        return x->at < y->at ? -1 : 1;
     }
     return (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
@@ -121,76 +124,102 @@ static const char *parse_tensors(struct coxi_st_file *file, size_t data_at)
         }
         file->n_tensors++;
     }
-    qsort(file->tensors, file->n_tensors, sizeof(*file->tensors), by_data);
-    const uint8_t *next = file->map + data_at;
+    qsort(file->tensors, file->n_tensors, sizeof(*file->tensors), by_place);
+    uint64_t next = data_at;
     for (size_t i = 0; i < file->n_tensors; i++) {
-        if (file->tensors[i].data != next) {
+        if (file->tensors[i].at != next) {
             return "its tensors leave a hole or overlap";
         }
         next += file->tensors[i].bytes;
     }
-    return next == file->map + file->len ? NULL
-                                         : "its length is not what its header says";
+    return next == file->len ? NULL : "its length is not what its header says";
 }
 
-static const char *parse_header(struct coxi_st_file *file)
+/* Reads the header's text, `len` bytes; *ret: what is wrong, or NULL. */
+static int parse_header(struct coxi_st_file *file, uint64_t len, const char **ret)
 {
-    uint64_t header_len = 0;
-    if (file->len < sizeof(header_len)) {
-        return "it is too short";
+    char *text = malloc(len + 1);
+    if (text == NULL) {
+        return coxi_error_memory("a checkpoint file");
     }
-    memcpy(&header_len, file->map, sizeof(header_len));
-    if (header_len > HEADER_MAX || header_len > file->len - sizeof(header_len)) {
-        return "its header is too long";
-    }
-    file->header = json_loadb((const char *)file->map + sizeof(header_len), header_len,
-                              JSON_REJECT_DUPLICATES, NULL);
-    if (!json_is_object(file->header)) {
-        return "its header is no JSON object";
-    }
-    return parse_tensors(file, sizeof(header_len) + header_len);
-}
-
-static int map_file(const char *root, const char *path, uint64_t bytes,
-                    struct coxi_st_file *file)
-{
-    struct stat st;
-    int fd = -1;
-    int r = coxi_beneath_open(root, path, &fd);
-    if (r != 0) {
-        return r;
-    }
-    if (fstat(fd, &st) != 0) {
-        r = coxi_error_errno(COX_EIO, "cannot read %s", path);
-        (void)close(fd);
-        return r;
-    }
-    if ((uint64_t)st.st_size != bytes || bytes == 0) {
-        (void)close(fd);
-        return coxi_error(COX_EFORMAT, "%s has %lld bytes where %llu belong", path,
-                          (long long)st.st_size, (unsigned long long)bytes);
-    }
-    void *map = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-    r = map == MAP_FAILED ? coxi_error_errno(COX_EIO, "cannot read %s", path) : 0;
-    (void)close(fd);
+    int r = coxi_st_read_file(file, sizeof(len), text, len);
     if (r == 0) {
-        file->map = map;
-        file->len = bytes;
+        file->header = json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL);
+        *ret = json_is_object(file->header) ? parse_tensors(file, sizeof(len) + len)
+                                            : "its header is no JSON object";
     }
+    free(text);
     return r;
 }
 
-/* The checksum of the whole file. Gives the memory of bytes back as soon as it has read
- * them. */
-static uint32_t sum_file(const struct coxi_st_file *file)
+static int read_header(struct coxi_st_file *file)
+{
+    uint64_t len = 0;
+    const char *wrong = NULL;
+    int r = 0;
+    if (file->len < sizeof(len)) {
+        wrong = "it is too short";
+    } else {
+        r = coxi_st_read_file(file, 0, &len, sizeof(len));
+    }
+    if (r == 0 && wrong == NULL) {
+        if (len > HEADER_MAX || len > file->len - sizeof(len)) {
+            wrong = "its header is too long";
+        } else {
+            r = parse_header(file, len, &wrong);
+        }
+    }
+    return r == 0 && wrong != NULL
+               ? coxi_error(COX_EFORMAT, "%s: %s", file->path, wrong)
+               : r;
+}
+
+static int open_file(const char *root, const char *path, uint64_t bytes,
+                     struct coxi_st_file *file)
+{
+    struct stat st;
+    int r = coxi_beneath_open(root, path, &file->fd);
+    if (r != 0) {
+        return r;
+    }
+    if (fstat(file->fd, &st) != 0) {
+        return coxi_error_errno(COX_EIO, "cannot read %s", path);
+    }
+    if ((uint64_t)st.st_size != bytes || bytes == 0) {
+        return coxi_error(COX_EFORMAT, "%s has %lld bytes where %llu belong", path,
+                          (long long)st.st_size, (unsigned long long)bytes);
+    }
+    file->len = bytes;
+    file->path = strdup(path);
+    return file->path != NULL ? 0 : coxi_error_memory("a checkpoint file");
+}
+
+/* Compares the checksum of the whole file. */
+static int check_sum(const struct coxi_st_file *file, uint32_t belongs)
 {
     uint32_t crc = 0;
-    for (size_t at = 0, n; at < file->len; at += n) {
+    uint8_t *piece = malloc(SUM_BYTES);
+    int r = piece == NULL ? coxi_error_memory("a checkpoint file") : 0;
+    for (size_t at = 0, n; r == 0 && at < file->len; at += n) {
         n = file->len - at < SUM_BYTES ? file->len - at : SUM_BYTES;
-        crc = coxi_crc32(crc, file->map + at, n);
-        coxi_st_drop(file, file->map + at, n);
+        r = coxi_st_read_file(file, at, piece, n);
+        crc = r == 0 ? coxi_crc32(crc, piece, n) : crc;
     }
-    return crc;
+    free(piece);
+    return r != 0 || crc == belongs
+               ? r
+               : coxi_error(COX_ECHECKSUM,
+                            "%s is damaged: crc32 %08x where %08x belongs", file->path,
+                            crc, belongs);
+}
+
+struct coxi_st_file *coxi_st_file_new(void)
+{
+    struct coxi_st_file *file = calloc(1, sizeof(*file));
+    if (file != NULL) {
+        file->fd = -1;
+    }
+    return file;
 }
 
 int coxi_st_open(const char *path, uint64_t bytes, const uint32_t *crc32,
@@ -202,22 +231,16 @@ int coxi_st_open(const char *path, uint64_t bytes, const uint32_t *crc32,
 int coxi_st_open_beneath(const char *root, const char *path, uint64_t bytes,
                          const uint32_t *crc32, struct coxi_st_file **ret)
 {
-    struct coxi_st_file *file = calloc(1, sizeof(*file));
+    struct coxi_st_file *file = coxi_st_file_new();
     if (file == NULL) {
         return coxi_error_memory("a checkpoint file");
     }
-    int r = map_file(root, path, bytes, file);
+    int r = open_file(root, path, bytes, file);
     if (r == 0 && crc32 != NULL) {
-        uint32_t found = sum_file(file);
-        if (found != *crc32) {
-            r = coxi_error(COX_ECHECKSUM,
-                           "%s is damaged: crc32 %08x where %08x belongs", path, found,
-                           *crc32);
-        }
+        r = check_sum(file, *crc32);
     }
     if (r == 0) {
-        const char *wrong = parse_header(file);
-        r = wrong != NULL ? coxi_error(COX_EFORMAT, "%s: %s", path, wrong) : 0;
+        r = read_header(file);
     }
     if (r != 0) {
         coxi_st_close(file);
@@ -254,11 +277,54 @@ const char *coxi_st_metadata(const struct coxi_st_file *file, const char *key)
         json_object_get(json_object_get(file->header, "__metadata__"), key));
 }
 
+/* ---- data */
+
+int coxi_st_read_file(const struct coxi_st_file *file, uint64_t at, void *to,
+                      size_t len)
+{
+    ssize_t n = coxi_fd_read_at(file->fd, at, to, len);
+    if (n < 0) {
+        return coxi_error_errno(COX_EIO, "cannot read %s at byte %llu", file->path,
+                                (unsigned long long)at);
+    }
+    return (size_t)n == len
+               ? 0
+               : coxi_error(COX_EFORMAT,
+                            "%s has no byte %llu: it was shortened while it was read",
+                            file->path, (unsigned long long)at + (size_t)n);
+}
+
+int coxi_st_read(const struct coxi_st_tensor *tensor, uint64_t at, void *to, size_t len)
+{
+    COXI_CHECK(at <= tensor->bytes && len <= tensor->bytes - at);
+    if (tensor->data != NULL && len > 0) {
+        memcpy(to, (const uint8_t *)tensor->data + at, len);
+        return 0;
+    }
+    COXI_CHECK(len == 0 || tensor->file != NULL);
+    return len == 0 ? 0 : coxi_st_read_file(tensor->file, tensor->at + at, to, len);
+}
+
+int coxi_st_read_all(const struct coxi_st_tensor *tensor, void **ret)
+{
+    void *all = coxi_aligned_new(tensor->bytes + 1);
+    if (all == NULL) {
+        return coxi_error_memory("a tensor of a checkpoint");
+    }
+    int r = coxi_st_read(tensor, 0, all, tensor->bytes);
+    if (r != 0) {
+        free(all);
+        return r;
+    }
+    *ret = all;
+    return 0;
+}
+
 void coxi_st_close(struct coxi_st_file *file)
 {
     if (file != NULL) {
-        if (file->map != NULL) {
-            (void)munmap(file->map, file->len);
+        if (file->fd >= 0) {
+            (void)close(file->fd);
         }
         for (size_t i = 0; i < file->n_under; i++) {
             coxi_st_close(file->under[i]);
@@ -267,6 +333,7 @@ void coxi_st_close(struct coxi_st_file *file)
             free(file->memory[i]);
         }
         json_decref(file->header);
+        free(file->path);
         free(file->merged);
         free(file->under);
         free(file->memory);

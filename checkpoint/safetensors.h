@@ -1,6 +1,8 @@
 /*
  * Files in the safetensors format: u64 header length, JSON header, then the tensors'
- * data without gaps. Written in one pass, read through a memory map.
+ * data without gaps. Written in one pass. Readers copy data into memory of their own:
+ * another process may shorten or change a file while it is open, and its tensors may
+ * lie at odd addresses.
  * Format: https://huggingface.co/docs/safetensors (header at most 100 MB, offsets
  * sorted, no holes).
  */
@@ -18,9 +20,12 @@ struct coxi_st_tensor {
     uint32_t rank;
     uint64_t shape[COX_RANK_MAX];
     uint64_t bytes; /* of all elements */
-    /* Only for reading; lives while the file is open. NULL: the tensor is put together
-     * from several files, and only coxi_st_stream() reads it. */
+    /* Only for reading; both live while the file is open. `data`: the tensor was put
+     * together in memory. `file`: its bytes begin at `at` in that file. Both NULL: it is
+     * put together from several files, and only coxi_st_stream() reads it. */
     const void *data;
+    const struct coxi_st_file *file;
+    uint64_t at;
 };
 
 struct coxi_st_metadata {
@@ -82,24 +87,27 @@ const char *coxi_st_metadata(const struct coxi_st_file *file,
                              const char *key); /* or NULL */
 void coxi_st_close(struct coxi_st_file *file); /* takes NULL */
 
-/* Receives the next `len` bytes of a tensor, whole elements, which are valid during the
- * call. */
+/* Copies the bytes [at, at + len) of a tensor into `to`. COX_EIO; COX_EFORMAT: the file
+ * ends before them, because it was shortened while it was open. The text names the file
+ * and the offset. Any thread. */
+int coxi_st_read(const struct coxi_st_tensor *tensor, uint64_t at, void *to,
+                 size_t len);
+
+/* Copies all bytes of a tensor into new memory, 64-aligned, for free(). COX_ENOMEM;
+ * errors of coxi_st_read. Any thread. */
+int coxi_st_read_all(const struct coxi_st_tensor *tensor, void **ret);
+
+/* Receives the next `len` bytes of a tensor, whole elements, which are aligned and
+ * valid during the call. */
 typedef int coxi_st_take(void *arg, const void *data, size_t len);
 
 /*
  * Gives all data of one of the file's tensors to `take`, in order, in pieces of 1 MiB
- * (or of a row, if that is longer), and frees the memory of each piece after that. If
- * `take` returns a code other than 0, this ends with that code. COX_ENOMEM. Any thread.
+ * (or of a row, if that is longer). If `take` returns a code other than 0, this ends
+ * with that code. COX_ENOMEM; errors of coxi_st_read. Any thread.
  */
 int coxi_st_stream(const struct coxi_st_file *file, const struct coxi_st_tensor *tensor,
                    coxi_st_take *take, void *arg);
-
-/*
- * Returns the memory of data that have been read to the host: whole pages of the map,
- * up to the last byte. The data stay readable; they are then read from the file again.
- * Does nothing for data that do not lie in the file. Any thread.
- */
-void coxi_st_drop(const struct coxi_st_file *file, const void *data, size_t len);
 
 /* Computes the checksum of a file that was opened without one, while its data are being
  * read. Use loaded data only after the checksum was found correct. */
@@ -108,13 +116,14 @@ int coxi_st_sum_new(const struct coxi_st_file *file,
                     struct coxi_st_sum **ret);  /* COX_ENOMEM; borrows the file */
 void coxi_st_sum_free(struct coxi_st_sum *sum); /* takes NULL */
 
-/* Adds a piece of a tensor's data to the sum. Afterwards the piece is in the
- * processor's caches, and the kernel is reading the bytes that follow it. Pass each
+/* Like coxi_st_read, and adds the bytes to the sum. Afterwards they are in the
+ * processor's caches, and the kernel is reading the bytes that follow them. Read each
  * byte once, in long pieces. Any thread. */
-void coxi_st_sum_piece(struct coxi_st_sum *sum, const void *data, size_t len);
+int coxi_st_sum_read(struct coxi_st_sum *sum, const struct coxi_st_tensor *tensor,
+                     uint64_t at, void *to, size_t len);
 
-/* Reads the bytes that were in no piece; returns the file's crc32. Call it when no
- * thread adds pieces any more. */
-uint32_t coxi_st_sum_end(struct coxi_st_sum *sum);
+/* Reads the bytes that were in no piece; *ret is the file's crc32. Call it when no
+ * thread reads any more. COX_ENOMEM; errors of coxi_st_read. */
+int coxi_st_sum_end(struct coxi_st_sum *sum, uint32_t *ret);
 
 #endif

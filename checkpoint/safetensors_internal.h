@@ -14,7 +14,8 @@ struct coxi_st_merged {
 };
 
 struct coxi_st_file {
-    uint8_t *map; /* or NULL */
+    int fd; /* -1: an overlay */
+    char *path;
     size_t len;
     json_t *header; /* owns the tensors' names and the metadata */
     struct coxi_st_tensor *tensors;
@@ -29,7 +30,14 @@ struct coxi_st_file {
     size_t n_memory;
 };
 
+/* A file without anything; NULL: no memory. */
+struct coxi_st_file *coxi_st_file_new(void);
+
 /* Bytes of a row; 0: we do not know the type. */
 size_t coxi_st_row_bytes(const struct coxi_st_tensor *tensor);
+
+/* Copies bytes of the file into `to`. Errors of coxi_st_read. */
+int coxi_st_read_file(const struct coxi_st_file *file, uint64_t at, void *to,
+                      size_t len);
 
 #endif

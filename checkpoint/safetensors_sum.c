@@ -4,19 +4,20 @@
  * Cost: each byte is read once; 24 bytes for each piece, so pieces should be long.
  * Threads: any for pieces; a lock guards their list.
  */
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 
 #include "checkpoint/safetensors_internal.h"
 #include "common/buffer.h"
 #include "common/crc.h"
 #include "common/error.h"
 #include "common/sync.h"
+#include "schema/check.h"
 
 enum {
     AHEAD = 8 << 20,  /* bytes requested from the disk at a time */
-    CHUNK = 256 << 10 /* bytes summed at a time; divides AHEAD */
+    CHUNK = 256 << 10 /* bytes read and summed at a time; divides AHEAD */
 };
 
 struct piece {
@@ -61,20 +62,22 @@ static void read_ahead(const struct coxi_st_file *file, size_t at, size_t len)
 {
     size_t next = coxi_align(at, AHEAD) + AHEAD;
     if (next - AHEAD < at + len && next < file->len) {
-        size_t left = file->len - next;
-        (void)madvise(file->map + next, left < AHEAD ? left : AHEAD, MADV_WILLNEED);
+        (void)posix_fadvise(file->fd, (off_t)next, AHEAD, POSIX_FADV_WILLNEED);
     }
 }
 
-static uint32_t sum_bytes(const struct coxi_st_file *file, size_t at, size_t len)
+/* Reads bytes of the file and adds them to *crc, while they are in the caches. */
+static int read_summed(const struct coxi_st_file *file, uint64_t at, uint8_t *to,
+                       size_t len, uint32_t *crc)
 {
-    uint32_t crc = 0;
-    for (size_t n = 0; len > 0; at += n, len -= n) {
+    int r = 0;
+    for (size_t n = 0; r == 0 && len > 0; at += n, to += n, len -= n) {
         n = len < CHUNK ? len : CHUNK;
         read_ahead(file, at, n);
-        crc = coxi_crc32(crc, file->map + at, n);
+        r = coxi_st_read_file(file, at, to, n);
+        *crc = r == 0 ? coxi_crc32(*crc, to, n) : *crc;
     }
-    return crc;
+    return r;
 }
 
 /* Makes room for a piece. False: no memory. */
@@ -90,10 +93,16 @@ static bool grow(struct coxi_st_sum *sum) COXI_REQUIRES(sum->lock)
     return true;
 }
 
-void coxi_st_sum_piece(struct coxi_st_sum *sum, const void *data, size_t len)
+int coxi_st_sum_read(struct coxi_st_sum *sum, const struct coxi_st_tensor *tensor,
+                     uint64_t at, void *to, size_t len)
 {
-    size_t at = (size_t)((const uint8_t *)data - sum->file->map);
-    struct piece piece = {at, len, sum_bytes(sum->file, at, len)};
+    COXI_CHECK(tensor->file == sum->file && at <= tensor->bytes &&
+               len <= tensor->bytes - at);
+    struct piece piece = {tensor->at + at, len, 0};
+    int r = read_summed(sum->file, piece.at, to, len, &piece.crc);
+    if (r != 0) {
+        return r;
+    }
     coxi_lock(&sum->lock);
     /* Without memory the piece is not noted; coxi_st_sum_end then reads its bytes
      * again. */
@@ -101,6 +110,7 @@ void coxi_st_sum_piece(struct coxi_st_sum *sum, const void *data, size_t len)
         sum->pieces[sum->n++] = piece;
     }
     coxi_unlock(&sum->lock);
+    return 0;
 }
 
 static int by_place(const void *a, const void *b)
@@ -110,34 +120,54 @@ static int by_place(const void *a, const void *b)
     return (x->at > y->at) - (x->at < y->at);
 }
 
-/* Adds the next `len` bytes, for which there is no piece. */
-static uint32_t add_bytes(const struct coxi_st_file *file, uint32_t crc, size_t at,
-                          size_t len)
+/* Adds the next `len` bytes, for which there is no piece. `buffer`: CHUNK bytes. */
+static int add_bytes(const struct coxi_st_file *file, uint8_t *buffer, uint32_t *crc,
+                     size_t at, size_t len)
 {
-    for (size_t n; len > 0; at += n, len -= n) {
-        n = len < AHEAD ? len : AHEAD;
-        crc = coxi_crc32_combine(crc, sum_bytes(file, at, n), n);
-        coxi_st_drop(file, file->map + at, n);
+    int r = 0;
+    for (size_t n; r == 0 && len > 0; at += n, len -= n) {
+        n = len < CHUNK ? len : CHUNK;
+        r = read_summed(file, at, buffer, n, crc);
     }
-    return crc;
+    return r;
 }
 
-uint32_t coxi_st_sum_end(struct coxi_st_sum *sum)
+static int join_pieces(struct coxi_st_sum *sum, uint8_t *buffer, uint32_t *ret)
 {
     const struct coxi_st_file *file = sum->file;
     uint32_t crc = 0;
     size_t at = 0;
+    int r = 0;
     coxi_unshared(&sum->lock);
     if (sum->n > 0) {
         qsort(sum->pieces, sum->n, sizeof(*sum->pieces), by_place);
     }
-    for (size_t i = 0; i < sum->n; i++) {
+    for (size_t i = 0; r == 0 && i < sum->n; i++) {
         const struct piece *piece = &sum->pieces[i];
         if (piece->at >= at) { /* a piece that overlaps is not needed */
-            crc = add_bytes(file, crc, at, piece->at - at);
+            r = add_bytes(file, buffer, &crc, at, piece->at - at);
             crc = coxi_crc32_combine(crc, piece->crc, piece->len);
             at = piece->at + piece->len;
         }
     }
-    return add_bytes(file, crc, at, file->len - at);
+    if (r == 0) {
+        r = add_bytes(file, buffer, &crc, at, file->len - at);
+    }
+    *ret = crc;
+    return r;
+}
+
+int coxi_st_sum_end(struct coxi_st_sum *sum, uint32_t *ret)
+{
+    uint32_t crc = 0;
+    uint8_t *buffer = malloc(CHUNK);
+    if (buffer == NULL) {
+        return coxi_error_memory("a checkpoint file");
+    }
+    int r = join_pieces(sum, buffer, &crc);
+    free(buffer);
+    if (r == 0) {
+        *ret = crc;
+    }
+    return r;
 }

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "checkpoint/checkpoint.h"
@@ -14,8 +15,11 @@
 #include "cli/checkpoint.h"
 #include "cli/commands.h"
 #include "cli/numbers.h"
+#include "common/buffer.h"
 #include "common/error.h"
 #include "common/layout.h"
+
+enum { CURSOR_BYTES = 1 << 20 /* rows that are read at a time */ };
 
 struct config {
     bool json;
@@ -80,57 +84,121 @@ static void compare_row(const char *dtype, const void *a, const void *b, uint64_
     d->n_rows += d->n_values > before;
 }
 
-/* Row `row` of a dense variable. *piece: the piece of the last row; moves on. */
-static const uint8_t *row_at(const struct coxi_whole *whole, uint64_t row,
-                             size_t row_bytes, size_t *piece)
+/* Reads the rows of a whole in order, many at a time. */
+struct cursor {
+    const struct coxi_whole *whole;
+    size_t row_bytes;
+    uint8_t *rows; /* of one piece: [begin, end) of the whole */
+    uint64_t begin;
+    uint64_t end;
+    size_t piece;
+};
+
+static int cursor_init(struct cursor *cursor, const struct coxi_whole *whole,
+                       size_t row_bytes)
 {
-    while (row >=
-           whole->pieces[*piece].begin + whole->pieces[*piece].tensor->shape[0]) {
-        ++*piece;
-    }
-    const struct coxi_piece *p = &whole->pieces[*piece];
-    return (const uint8_t *)p->tensor->data + (row - p->begin) * row_bytes;
+    *cursor = (struct cursor){.whole = whole, .row_bytes = row_bytes};
+    cursor->rows =
+        coxi_aligned_new(row_bytes > CURSOR_BYTES ? row_bytes : CURSOR_BYTES);
+    return cursor->rows != NULL ? 0 : coxi_error_memory("comparing checkpoints");
 }
 
-static void compare_dense(const struct coxi_whole *a, const struct coxi_whole *b,
-                          struct difference *d)
+/* Reads row `row`, and those after it for which there is room. */
+static int cursor_fill(struct cursor *cursor, uint64_t row)
 {
-    size_t pieces[2] = {0, 0};
+    const struct coxi_whole *whole = cursor->whole;
+    while (cursor->piece + 1 < whole->n_pieces &&
+           row >= whole->pieces[cursor->piece + 1].begin) {
+        cursor->piece++;
+    }
+    const struct coxi_piece *piece = &whole->pieces[cursor->piece];
+    uint64_t at = (row - piece->begin) * cursor->row_bytes;
+    uint64_t most = CURSOR_BYTES / cursor->row_bytes;
+    uint64_t left = (piece->tensor->bytes - at) / cursor->row_bytes;
+    uint64_t n = most == 0 ? 1 : most < left ? most : left;
+    cursor->begin = row;
+    cursor->end = row + n;
+    return coxi_st_read(piece->tensor, at, cursor->rows, n * cursor->row_bytes);
+}
+
+/* Sets *ret to row `row`, which must not be before the last one. */
+static int row_at(struct cursor *cursor, uint64_t row, const void **ret)
+{
+    int r = row < cursor->end ? 0 : cursor_fill(cursor, row);
+    if (r == 0) {
+        *ret = cursor->rows + (row - cursor->begin) * cursor->row_bytes;
+    }
+    return r;
+}
+
+static int compare_dense(const struct coxi_whole *a, const struct coxi_whole *b,
+                         struct difference *d)
+{
+    struct cursor cursors[2] = {{0}};
+    const void *rows[2] = {NULL, NULL};
     size_t row_bytes = coxi_variable_row_bytes(a->variable);
     uint64_t n = row_bytes / coxi_number_size(a->dtype);
-    for (uint64_t row = 0; row < a->shape[0]; row++) {
-        compare_row(a->dtype, row_at(a, row, row_bytes, &pieces[0]),
-                    row_at(b, row, row_bytes, &pieces[1]), n, d);
+    int r = cursor_init(&cursors[0], a, row_bytes);
+    r = r == 0 ? cursor_init(&cursors[1], b, row_bytes) : r;
+    for (uint64_t row = 0; r == 0 && row < a->shape[0]; row++) {
+        for (size_t i = 0; r == 0 && i < 2; i++) {
+            r = row_at(&cursors[i], row, &rows[i]);
+        }
+        if (r == 0) {
+            compare_row(a->dtype, rows[0], rows[1], n, d);
+        }
     }
+    free(cursors[0].rows);
+    free(cursors[1].rows);
+    return r;
+}
+
+/* Compares the row of a table with the row of the same key in the other checkpoint, if
+ * that has one. `room`: for that row. */
+static int compare_key(struct cursor *keys, struct cursor *values, uint64_t row,
+                       const struct coxi_row_index *others, float *room,
+                       struct difference *d, uint64_t *n_both)
+{
+    const void *key = NULL;
+    const void *own = NULL;
+    bool found = false;
+    int r = row_at(keys, row, &key);
+    r = r == 0 ? row_at(values, row, &own) : r;
+    r = r == 0 ? coxi_row_index_read(others, *(const uint64_t *)key, room, &found) : r;
+    if (r == 0 && found) {
+        ++*n_both;
+        compare_row("F32", own, room, values->row_bytes / sizeof(*room), d);
+    }
+    return r;
 }
 
 static int compare_tables(const struct coxi_checkpoint *const checkpoints[2],
                           const struct coxi_variable *const v[2], struct difference *d)
 {
-    struct coxi_row_index index;
-    const struct coxi_whole *keys = coxi_checkpoint_find(checkpoints[0], v[0], "keys");
-    const struct coxi_whole *values =
-        coxi_checkpoint_find(checkpoints[0], v[0], "values");
-    size_t dim = coxi_table_dim(v[0]);
+    struct coxi_row_index index = {0};
+    struct cursor keys = {0};
+    struct cursor values = {0};
+    size_t row_bytes = coxi_table_dim(v[0]) * sizeof(float);
+    float *room = coxi_aligned_new(row_bytes);
     uint64_t n_both = 0;
-    int r = coxi_row_index_init(&index, checkpoints[1], v[1]);
-    for (size_t p = 0; r == 0 && p < keys->n_pieces; p++) {
-        const struct coxi_st_tensor *piece = keys->pieces[p].tensor;
-        const float *rows = values->pieces[p].tensor->data;
-        for (uint64_t i = 0; i < piece->shape[0]; i++) {
-            const float *other =
-                coxi_row_index_find(&index, ((const uint64_t *)piece->data)[i]);
-            if (other != NULL) {
-                n_both++;
-                compare_row("F32", rows + i * dim, other, dim, d);
-            }
-        }
+    int r = room != NULL ? 0 : coxi_error_memory("comparing checkpoints");
+    r = r == 0 ? cursor_init(&keys, coxi_checkpoint_find(checkpoints[0], v[0], "keys"),
+                             sizeof(uint64_t))
+               : r;
+    r = r == 0
+            ? cursor_init(&values, coxi_checkpoint_find(checkpoints[0], v[0], "values"),
+                          row_bytes)
+            : r;
+    r = r == 0 ? coxi_row_index_init(&index, checkpoints[1], v[1]) : r;
+    for (uint64_t row = 0; r == 0 && row < d->rows[0]; row++) {
+        r = compare_key(&keys, &values, row, &index, room, d, &n_both);
     }
-    if (r == 0) {
-        d->only[0] = d->rows[0] - n_both;
-        d->only[1] = d->rows[1] - n_both;
-        coxi_row_index_fini(&index);
-    }
+    d->only[0] = d->rows[0] - n_both;
+    d->only[1] = d->rows[1] - n_both;
+    coxi_row_index_fini(&index);
+    free(keys.rows);
+    free(values.rows);
+    free(room);
     return r;
 }
 
@@ -156,7 +224,7 @@ static int compare(const struct coxi_checkpoint *const checkpoints[2],
         if (v[0]->kind == COXI_KIND_TABLE) {
             r = compare_tables(checkpoints, v, d);
         } else {
-            compare_dense(values[0], values[1], d);
+            r = compare_dense(values[0], values[1], d);
         }
     }
     bool differ = d->n_rows > 0 || d->only[0] > 0 || d->only[1] > 0;

@@ -143,9 +143,16 @@ static bool rate_of(const struct coxi_whole *whole, const struct coxi_piece *pie
     if (strcmp(whole->part, "rate") != 0) {
         return false;
     }
-    memcpy(&rate, piece->tensor->data, sizeof(rate));
     *ret = whole->variable->optimizer;
-    return coxi_rate_set(ret, &rate) == 0;
+    return coxi_st_read(piece->tensor, 0, &rate, sizeof(rate)) == 0 &&
+           coxi_rate_set(ret, &rate) == 0;
+}
+
+/* The step, the only element of such a tensor; 0: it cannot be read. */
+static uint64_t step_of(const struct coxi_st_tensor *tensor)
+{
+    uint64_t step = 0;
+    return coxi_st_read(tensor, 0, &step, sizeof(step)) == 0 ? step : 0;
 }
 
 /* ---- tensors */
@@ -171,7 +178,7 @@ static int print_piece(const struct coxi_checkpoint *checkpoint,
     (void)printf("%-28s %3" PRIu32 " %-5s %-16s %12" PRIu64, tensor->name, piece->ps,
                  tensor->dtype, shape, tensor->bytes);
     if (strcmp(whole->part, "step") == 0) {
-        (void)printf(" %14" PRIu64, *(const uint64_t *)tensor->data);
+        (void)printf(" %14" PRIu64, step_of(tensor));
     } else if (rate_of(whole, piece, &rated)) {
         (void)printf("   learning_rate %g", (double)rated.learning_rate);
         print_schedule(&rated.schedule);
@@ -202,7 +209,7 @@ static int add_piece(const struct coxi_checkpoint *checkpoint,
                   whole->variable->name, "ps", (int)piece->ps, "dtype", tensor->dtype,
                   "shape", shape, "bytes", (json_int_t)tensor->bytes);
     if (strcmp(whole->part, "step") == 0) {
-        uint64_t step = *(const uint64_t *)tensor->data;
+        uint64_t step = step_of(tensor);
         (void)json_object_set_new(object, "value", json_integer((json_int_t)step));
     } else if (rate_of(whole, piece, &rated)) {
         (void)json_object_set_new(object, "learning_rate",

@@ -2,6 +2,7 @@
  * header is written with a hole first, which is filled in then. */
 #include "cli/npz.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,7 +16,9 @@
 
 enum {
     CHUNK = 64 * 1024,
-    ZIP_VERSION = 45, /* the first version with zip64 */
+    ENTRY_NAME_MAX = 4000, /* bytes, so that PATH_MAX and zip's 16 bits hold it */
+    ENTRY_PART_MAX = 250,  /* bytes between slashes, so that NAME_MAX holds it */
+    ZIP_VERSION = 45,      /* the first version with zip64 */
     ZIP_UTF8 = 1 << 11,
     /* 1980-01-01, because equal contents must give equal files */
     ZIP_DATE = (1 << 5) + 1,
@@ -183,8 +186,37 @@ static int end_entry(struct coxi_npz *npz)
     return r;
 }
 
+/* True if a program that unpacks the archive makes a file of that name below its own
+ * directory. The name may come from a checkpoint of somebody else. */
+static bool is_safe(const char *name)
+{
+    size_t len = 0;
+    for (const char *part = name;; part += len + 1) {
+        len = strcspn(part, "/");
+        if (len == 0 || len > ENTRY_PART_MAX || strncmp(part, ".", len) == 0 ||
+            strncmp(part, "..", len) == 0) {
+            return false;
+        }
+        for (size_t i = 0; i < len; i++) {
+            if (iscntrl((unsigned char)part[i]) || part[i] == '\\') {
+                return false;
+            }
+        }
+        if (part[len] == '\0') {
+            return (size_t)(part - name) + len <= ENTRY_NAME_MAX;
+        }
+    }
+}
+
 static int begin_entry(struct coxi_npz *npz, const char *name)
 {
+    if (!is_safe(name)) {
+        return coxi_error(
+            COX_EINVAL,
+            "'%.200s' cannot be the name of an array in an npz: its parts "
+            "must be names of files; export it as safetensors",
+            name);
+    }
     int r = end_entry(npz);
     off_t offset = ftello(npz->file);
     if (r == 0 && offset < 0) {

@@ -18,7 +18,8 @@ struct coxi_npz;
 int coxi_npz_create(const char *path, bool deflate, struct coxi_npz **ret);
 
 /* Begins the next array; `descr`: its type in numpy's notation ("<f4"). Its elements
- * follow in pieces of any size. COX_EIO. */
+ * follow in pieces of any size. COX_EINVAL: the name would lead somewhere else when the
+ * archive is unpacked ("../x", "/x"), or is too long. COX_EIO. */
 int coxi_npz_begin(struct coxi_npz *npz, const char *name, const char *descr,
                    uint32_t rank, const uint64_t *shape);
 int coxi_npz_write(struct coxi_npz *npz, const void *data, size_t len);

@@ -45,6 +45,20 @@ ssize_t coxi_fd_read(int fd, void *to, size_t room)
     return (ssize_t)have;
 }
 
+ssize_t coxi_fd_read_at(int fd, uint64_t at, void *to, size_t room)
+{
+    size_t have = 0;
+    ssize_t n = 1;
+    while (n != 0 && have < room) {
+        n = pread(fd, (uint8_t *)to + have, room - have, (off_t)(at + have));
+        if (n < 0 && errno != EINTR) {
+            return -1;
+        }
+        have += n > 0 ? (size_t)n : 0;
+    }
+    return (ssize_t)have;
+}
+
 static int read_all(int fd, const char *path, uint8_t *bytes, size_t len)
 {
     ssize_t n = coxi_fd_read(fd, bytes, len);

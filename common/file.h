@@ -25,6 +25,9 @@ int coxi_file_write(const char *path, const void *bytes, size_t len);
  * errno. */
 ssize_t coxi_fd_read(int fd, void *to, size_t room);
 
+/* The same from the offset `at` on; the descriptor's own position does not matter. */
+ssize_t coxi_fd_read_at(int fd, uint64_t at, void *to, size_t room);
+
 /* Writes all bytes. 0, or -1 with errno. */
 int coxi_fd_write(int fd, const void *bytes, size_t len);
 

@@ -2,7 +2,6 @@
  * use each number, and its range; a third table has the state of each optimizer. */
 #include "common/rule.h"
 
-#include <assert.h>
 #include <float.h>
 #include <math.h>
 #include <stddef.h>
@@ -10,6 +9,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "schema/check.h"
 
 #define O(kind) (1U << COXI_OPTIMIZER_##kind)
 #define S(kind) (1U << COXI_SCHEDULE_##kind)
@@ -309,7 +309,7 @@ struct coxi_state_layout coxi_optimizer_layout(const struct coxi_variable *varia
         layout.states[n].name = state_names[o->kind][n];
         layout.states[n].start = n == 0 ? o->initial_accumulator : 0;
     }
-    assert(n >= layout.n_slots);
+    COXI_CHECK(n >= layout.n_slots);
     /* All rows of a dense variable have one t: the variable's step. */
     bool shares_t = coxi_optimizer_counts(o) && variable->kind == COXI_KIND_DENSE;
     layout.n_row = shares_t ? 0 : n - layout.n_slots;

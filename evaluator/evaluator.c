@@ -1,11 +1,11 @@
 /*
  * The evaluator: follows a checkpoint directory, loads checkpoints
- * (checkpoint/checkpoint) and answers look-ups from the memory-mapped shards. It needs
+ * (checkpoint/checkpoint) and answers look-ups from the open shards. It needs
  * no coordinator and no daemon. eval_log.c writes its results. Single-threaded: one
  * thread at a time uses an evaluator.
  *
  * The keys of a table are indexed once when the checkpoint is loaded, if the table is
- * wanted; rows stay in the map. A checkpoint that cannot be loaded is tried again until
+ * wanted; rows stay in the files. A checkpoint that cannot be loaded is tried again until
  * there is a newer one, because the last checkpoint must not be lost after one failure.
  */
 #include "evaluator/evaluator.h"
@@ -430,7 +430,10 @@ int cox_evaluator_read(struct cox_evaluator *evaluator, const char *name,
     uint8_t *at = ret_data;
     for (size_t i = 0; i < values->n_pieces; i++) {
         const struct coxi_st_tensor *piece = values->pieces[i].tensor;
-        memcpy(at, piece->data, piece->bytes);
+        r = coxi_st_read(piece, 0, at, piece->bytes);
+        if (r != 0) {
+            return r;
+        }
         at += piece->bytes;
     }
     return 0;
@@ -457,10 +460,12 @@ int cox_evaluator_lookup(struct cox_evaluator *evaluator, const char *table,
                           table, coxi_table_dim(v), dim);
     }
     for (size_t i = 0; i < n_keys; i++) {
-        const float *row = coxi_row_index_find(index, keys[i]);
-        if (row != NULL) {
-            memcpy(ret_rows + i * dim, row, dim * sizeof(*ret_rows));
-        } else {
+        bool found;
+        r = coxi_row_index_read(index, keys[i], ret_rows + i * dim, &found);
+        if (r != 0) {
+            return r;
+        }
+        if (!found) {
             coxi_initializer_row(&v->initializer, keys[i], ret_rows + i * dim, dim);
         }
     }

@@ -15,6 +15,7 @@
 #include "common/sync.h"
 #include "net/link.h"
 #include "net/link_internal.h"
+#include "schema/check.h"
 
 _Static_assert((int)COXI_LINK_MADE_ROOM + 2 * (int)COXI_LINK_META_FIRST <=
                    (int)COXI_RING_MIN,
@@ -89,7 +90,7 @@ static int make_piece(struct coxi_link *link, const struct coxi_made *frame,
     }
     coxi_unlock(&link->lock);
     int r = frame->make(frame->arg, chunk->own, COXI_LINE_MADE, &chunk->end);
-    assert(r != 0 || (chunk->end > 0 && chunk->end <= *left));
+    COXI_CHECK(r != 0 || (chunk->end > 0 && chunk->end <= *left));
     coxi_lock(&link->lock);
     if (r != 0) {
         chunk->next = *done;

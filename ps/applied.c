@@ -13,7 +13,6 @@
  */
 #include "ps/applied.h"
 
-#include <assert.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +21,7 @@
 #include "common/layout.h"
 #include "common/sync.h"
 #include "ps/marks.h"
+#include "schema/check.h"
 #include "schema/maybe.h"
 
 enum { OPEN_MAX = 1024, RING_FIRST = 1024, MARKS_BYTES_MAX = 1 << 30 };
@@ -398,7 +398,7 @@ static bool is_alike(const struct listing *listing,
                      const struct coxi_segment *segment)
 {
     const uint32_t *touched = (const uint32_t *)(const void *)listing->touched.data;
-    assert(interval->touched_n == 0 || touched != NULL);
+    COXI_CHECK(interval->touched_n == 0 || touched != NULL);
     return (interval->ends != 0) == segment->last &&
            interval->touched_n == segment->n_touched &&
            (interval->touched_n == 0 ||

@@ -14,6 +14,7 @@
  * touches 1.1 cache lines.
  */
 #include "ps/index.h"
+#include "schema/check.h"
 
 #include <assert.h>
 #include <stdbool.h>
@@ -128,7 +129,7 @@ static void append(struct coxi_index *index, struct coxi_index_bucket *bucket,
 {
     if (tail->n == COXI_LINE_KEYS) {
         uint32_t number = bucket->free_line;
-        assert(number != 0);
+        COXI_CHECK(number != 0);
         struct coxi_line *line = overflow_at(index, number);
         bucket->free_line = next_of(line);
         clear(line);

@@ -9,13 +9,13 @@
  */
 #include "ps/marks.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/buffer.h"
 #include "common/error.h"
 #include "common/hash.h"
+#include "schema/check.h"
 
 enum { BUCKETS_FIRST = 64 };
 
@@ -86,7 +86,7 @@ static const struct mark *mark_of(const struct coxi_marks *marks, uint32_t numbe
 static uint32_t read_segment(const struct mark *mark, uint32_t at,
                              struct coxi_segment *ret)
 {
-    assert(mark != NULL);
+    COXI_CHECK(mark != NULL);
     const uint32_t *words = mark->words + at;
     *ret = (struct coxi_segment){words[0], words[1] != 0, words + 3, words[2]};
     return at + 3 + words[2];

@@ -6,9 +6,10 @@
 #ifndef COXI_SCHEMA_MAYBE_H
 #define COXI_SCHEMA_MAYBE_H
 
-#include <assert.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "schema/check.h"
 
 struct coxi_maybe {
     /* 1 + the index; 0: none. Messages, files and cox_call use this form, too. */
@@ -39,7 +40,7 @@ static inline bool coxi_maybe_is_some(struct coxi_maybe maybe)
 /* The index; there must be one. */
 static inline uint32_t coxi_maybe_index(struct coxi_maybe maybe)
 {
-    assert(coxi_maybe_is_some(maybe));
+    COXI_CHECK(coxi_maybe_is_some(maybe));
     return maybe.number - 1;
 }
 

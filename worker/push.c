@@ -13,7 +13,6 @@
  */
 #include "worker/push.h"
 
-#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,6 +23,7 @@
 #include "common/floats.h"
 #include "common/hash.h"
 #include "common/rule.h"
+#include "schema/check.h"
 #include "worker/metric.h"
 #include "worker/overflow.h"
 
@@ -179,7 +179,8 @@ static void narrow(const struct update *update, const struct rows *rows,
 static size_t put_values(struct coxi_target *target, const struct update *update,
                          const struct rows *rows, const uint8_t *from, size_t bytes)
 {
-    assert(from != NULL && target->update_payload.data != NULL); /* `bytes` is not 0 */
+    COXI_CHECK(from != NULL &&
+               target->update_payload.data != NULL); /* `bytes` is not 0 */
     uint8_t *to = target->update_payload.data + target->values_at;
     size_t size = update->size;
     size_t wire_size = update->wire_size;

@@ -3,7 +3,6 @@
  * and writes. Runs on the thread that opens the coordinator, except coxi_resume_redo
  * and coxi_resume_redo_reset, which also run on the thread that writes.
  */
-#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +27,7 @@
 #include "coordinator/variables/registry.h"
 #include "coordinator/workers/worker.h"
 #include "coordinator/workers/workers.h"
+#include "schema/check.h"
 
 /* ---- closures */
 
@@ -362,7 +362,7 @@ int coxi_resume_redo(struct cox_coordinator *c, const struct coxi_resumed *resum
     bool over;
     int r;
     /* a held write keeps its operation until it is written */
-    assert(operation != NULL);
+    COXI_CHECK(operation != NULL);
     coxi_replay_log_set(c->replay_log, operation->id, COXI_REPLAY_OPEN);
     do {
         enum coxi_operation_end how = COXI_OPERATION_NOWHERE;

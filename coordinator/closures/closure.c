@@ -1,11 +1,11 @@
 /* See closure.h. */
 #include "coordinator/closures/closure.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/error.h"
+#include "schema/check.h"
 
 int coxi_closure_new(struct cox_coordinator *c, const struct coxi_closure_spec *spec,
                      struct coxi_closure **ret)
@@ -63,8 +63,7 @@ void coxi_closure_set(struct coxi_closure *closure, enum coxi_closure_state stat
                           [COXI_FAILED] = true,
                           [COXI_CANCELLED] = true},
     };
-    assert(allowed[closure->state][state]);
-    (void)allowed;
+    COXI_CHECK(allowed[closure->state][state]);
     closure->future.c->closures->waiting_change +=
         is_in_line(state) - is_in_line(closure->state);
     closure->state = (uint8_t)state;

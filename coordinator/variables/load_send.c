@@ -1,10 +1,10 @@
 /*
  * See load.h. Sends variables of a checkpoint to the ps that hold them here: ranges of
- * rows of dense variables straight from the memory map; rows of tables are collected
- * for each ps.
+ * rows of dense variables, as the file has them; rows of tables are collected for each
+ * ps.
  *
- * Pieces travel in two waves: while one is under way the other is filled. Memory: for
- * tables, a piece (1 MiB, or a row) for each ps and wave.
+ * Pieces travel in two waves: while one is under way the other is filled. Memory: a
+ * piece (1 MiB, or a row) for each ps and wave.
  *
  * Threads: the caller's. Cost: for tables, a copy.
  */
@@ -45,11 +45,22 @@ static void add_array(struct coxi_load_source *source, const struct coxi_whole *
     source->bytes += whole->bytes;
 }
 
-static uint64_t step_of(const struct coxi_whole *step, size_t piece)
+static int read_step(const struct coxi_load_source *source, size_t piece, uint64_t *ret)
 {
-    uint64_t n;
-    memcpy(&n, step->pieces[piece].tensor->data, sizeof(n));
-    return n;
+    return coxi_st_read(source->step->pieces[piece].tensor, 0, ret, sizeof(*ret));
+}
+
+/* Finds the highest step of all ps. */
+static int read_step_max(struct coxi_load_source *source)
+{
+    int r = 0;
+    for (size_t i = 0; r == 0 && source->step != NULL && i < source->step->n_pieces;
+         i++) {
+        uint64_t step = 0;
+        r = read_step(source, i, &step);
+        source->step_max = step > source->step_max ? step : source->step_max;
+    }
+    return r;
 }
 
 static bool find_states(const struct coxi_checkpoint *checkpoint,
@@ -69,10 +80,6 @@ static bool find_states(const struct coxi_checkpoint *checkpoint,
         add_array(source, state, bytes, false);
     }
     source->step = coxi_checkpoint_find(checkpoint, from, "step");
-    for (size_t i = 0; source->step != NULL && i < source->step->n_pieces; i++) {
-        uint64_t step = step_of(source->step, i);
-        source->step_max = step > source->step_max ? step : source->step_max;
-    }
     return source->step != NULL;
 }
 
@@ -131,6 +138,7 @@ static uint64_t piece_rows(const struct coxi_load_source *source)
 struct piece {
     struct coxi_round_call call;
     uint32_t ps;
+    uint8_t *bytes; /* of a dense variable */
     struct iovec payload[2 * COXI_LOAD_ARRAYS_MAX];
 };
 
@@ -181,6 +189,10 @@ static int wave_end(struct sender *s, struct wave *wave)
         if (s->target->took != NULL && wave->pieces[i].call.code == 0) {
             s->target->took[wave->pieces[i].ps] = true;
         }
+    }
+    for (size_t i = 0; i < wave->n_pieces; i++) {
+        free(wave->pieces[i].bytes);
+        wave->pieces[i].bytes = NULL;
     }
     if (r == 0 && wave->bytes > 0 && s->target->on_progress != NULL) {
         s->target->on_progress(s->target->arg, s->bytes, s->bytes_all);
@@ -279,6 +291,45 @@ static struct coxi_load header(const struct coxi_variable *to,
 
 /* ---- dense variables */
 
+/* Offset of the a-th array among the arrays of that many rows. */
+static size_t array_at(const struct coxi_load_source *source, uint64_t rows, size_t a)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < a; i++) {
+        at += coxi_align(rows * source->arrays[i].row_bytes, 8);
+    }
+    return at;
+}
+
+/* Reads the rows [first, first + n) of each array's i-th piece into `to`, array after
+ * array, each with room for `room` rows. */
+static int read_rows(const struct coxi_load_source *source, size_t i, uint64_t first,
+                     uint64_t n, uint64_t room, uint8_t *to)
+{
+    int r = 0;
+    for (size_t a = 0; r == 0 && a < source->n_arrays; a++) {
+        const struct coxi_load_array *array = &source->arrays[a];
+        r = coxi_st_read(array->whole->pieces[i].tensor, first * array->row_bytes,
+                         to + array_at(source, room, a), n * array->row_bytes);
+    }
+    return r;
+}
+
+/* Fills a piece with the `count` rows from `first` on of the checkpoint's i-th shard. */
+static int fill_piece(struct piece *piece, const struct coxi_load_source *source,
+                      size_t i, uint64_t first, uint64_t count)
+{
+    piece->bytes = malloc(array_at(source, count, source->n_arrays));
+    int r = piece->bytes == NULL
+                ? coxi_error_memory("loading a checkpoint")
+                : read_rows(source, i, first, count, count, piece->bytes);
+    for (size_t a = 0; r == 0 && a < source->n_arrays; a++) {
+        put(piece, piece->bytes + array_at(source, count, a),
+            count * source->arrays[a].row_bytes);
+    }
+    return r;
+}
+
 /* Sends the rows that the checkpoint's i-th shard and `shard` have in common. */
 static int send_range(struct sender *s, const struct coxi_variable *to,
                       const struct coxi_load_source *source, size_t i,
@@ -294,11 +345,12 @@ static int send_range(struct sender *s, const struct coxi_variable *to,
         struct piece *piece = new_piece(s);
         load.begin = range.begin;
         load.count = range.count < at_once ? range.count : at_once;
-        for (size_t a = 0; a < source->n_arrays; a++) {
-            const struct coxi_load_array *array = &source->arrays[a];
-            const uint8_t *data = array->whole->pieces[i].tensor->data;
-            put(piece, data + (load.begin - values->begin) * array->row_bytes,
-                load.count * array->row_bytes);
+        r = fill_piece(piece, source, i, load.begin - values->begin, load.count);
+        if (r != 0) { /* it is not sent */
+            free(piece->bytes);
+            piece->bytes = NULL;
+            s->wave->n_pieces--;
+            return r;
         }
         send_piece(s, (uint32_t)shard->ps, piece, &load);
         range.begin += load.count;
@@ -325,16 +377,6 @@ static int send_dense(struct sender *s, const struct coxi_variable *to,
 
 /* ---- tables */
 
-/* Offset of the a-th array among the collected rows. */
-static size_t array_at(const struct coxi_load_source *source, uint64_t rows, size_t a)
-{
-    size_t at = 0;
-    for (size_t i = 0; i < a; i++) {
-        at += coxi_align(rows * source->arrays[i].row_bytes, 8);
-    }
-    return at;
-}
-
 /* Sends everything that was collected. */
 static int send_collected(struct sender *s, const struct coxi_variable *to,
                           const struct coxi_load_source *source, uint64_t rows)
@@ -357,44 +399,70 @@ static int send_collected(struct sender *s, const struct coxi_variable *to,
     return next_wave(s);
 }
 
-/* Copies the row's arrays; converts its counts of updates as if its ps had had the
- * highest count. */
-static void collect(const struct coxi_load_source *source, size_t piece, uint64_t row,
-                    uint64_t rows, struct collected *to)
+/* Some rows of the checkpoint's i-th shard. */
+struct block {
+    uint8_t *bytes; /* array after array, each with room for `rows` rows */
+    uint64_t rows;
+    uint64_t behind; /* steps by which the shard is behind the highest one */
+};
+
+/* Copies the arrays of the block's row `row`; converts its counts of updates as if its
+ * ps had had the highest count. */
+static void collect(const struct coxi_load_source *source, const struct block *block,
+                    uint64_t row, struct collected *to)
 {
     size_t at = 0;
     for (size_t a = 0; a < source->n_arrays; a++) {
         const struct coxi_load_array *array = &source->arrays[a];
-        const uint8_t *data = array->whole->pieces[piece].tensor->data;
         uint8_t *place = to->bytes + at + to->n * array->row_bytes;
-        memcpy(place, data + row * array->row_bytes, array->row_bytes);
+        memcpy(place, block->bytes + at + row * array->row_bytes, array->row_bytes);
         if (array->counts) {
             uint64_t count;
             memcpy(&count, place, sizeof(count));
-            count += source->step_max - step_of(source->step, piece);
+            count += block->behind;
             memcpy(place, &count, sizeof(count));
         }
-        at += coxi_align(rows * array->row_bytes, 8);
+        at += coxi_align(block->rows * array->row_bytes, 8);
     }
     to->n++;
 }
 
-static int send_rows(struct sender *s, const struct coxi_variable *to,
-                     const struct coxi_load_source *source, size_t piece)
+/* Collects the block's first `n` rows, and sends pieces that are full. */
+static int send_block(struct sender *s, const struct coxi_variable *to,
+                      const struct coxi_load_source *source, const struct block *block,
+                      uint64_t n)
 {
-    const struct coxi_st_tensor *keys = source->arrays[0].whole->pieces[piece].tensor;
-    uint64_t rows = piece_rows(source);
     int r = 0;
-    for (uint64_t i = 0; r == 0 && i < keys->shape[0]; i++) {
+    for (uint64_t i = 0; r == 0 && i < n; i++) {
         uint64_t key;
-        memcpy(&key, (const uint8_t *)keys->data + i * sizeof(key), sizeof(key));
+        memcpy(&key, block->bytes + i * sizeof(key), sizeof(key)); /* the first array */
         uint32_t ps = coxi_key_ps(key, s->target->c->ps.n);
         struct collected *collected = &s->wave->collected[ps];
         if (is_meant(s, ps)) {
-            collect(source, piece, i, rows, collected);
-            r = collected->n == rows ? send_collected(s, to, source, rows) : 0;
+            collect(source, block, i, collected);
+            r = collected->n == block->rows ? send_collected(s, to, source, block->rows)
+                                            : 0;
         }
     }
+    return r;
+}
+
+static int send_rows(struct sender *s, const struct coxi_variable *to,
+                     const struct coxi_load_source *source, size_t i)
+{
+    struct block block = {.rows = piece_rows(source)};
+    uint64_t step = source->step_max;
+    uint64_t all = source->arrays[0].whole->pieces[i].tensor->shape[0];
+    int r = source->step != NULL ? read_step(source, i, &step) : 0;
+    block.behind = source->step_max - step;
+    block.bytes = malloc(array_at(source, block.rows, source->n_arrays));
+    r = r == 0 && block.bytes == NULL ? coxi_error_memory("loading a table") : r;
+    for (uint64_t first = 0, n; r == 0 && first < all; first += n) {
+        n = all - first < block.rows ? all - first : block.rows;
+        r = read_rows(source, i, first, n, block.rows, block.bytes);
+        r = r == 0 ? send_block(s, to, source, &block, n) : r;
+    }
+    free(block.bytes);
     return r;
 }
 
@@ -441,8 +509,11 @@ static int send_item(struct sender *s, const struct coxi_checkpoint *checkpoint,
         return coxi_error(COX_EFORMAT, "%s has no '%s' any more", checkpoint->path,
                           item->from);
     }
-    int r = item->to->kind == COXI_KIND_TABLE ? send_table(s, item->to, &source)
+    int r = read_step_max(&source);
+    if (r == 0) {
+        r = item->to->kind == COXI_KIND_TABLE ? send_table(s, item->to, &source)
                                               : send_dense(s, item->to, &source);
+    }
     return r == 0 || r == COX_EPSLOST
                ? r
                : coxi_error(r, "loading '%s': %s", item->to->name, coxi_error_text());

@@ -10,7 +10,6 @@
  */
 #include "coordinator/workers/worker.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +24,7 @@
 #include "coordinator/workers/module.h"
 #include "coordinator/workers/reach.h"
 #include "coordinator/workers/resource.h"
+#include "schema/check.h"
 
 enum {
     REST_FIRST_MS = 10,
@@ -54,8 +54,7 @@ void coxi_worker_set_state(struct coxi_worker *worker, enum coxi_worker_state st
         [DRAINING] = {[DRAINING] = true, [GONE] = true},
         [GONE] = {[DIALLING] = true, [SETUP] = true},
     };
-    assert(allowed[worker->state][state]);
-    (void)allowed;
+    COXI_CHECK(allowed[worker->state][state]);
     struct cox_coordinator *c = worker->c;
     bool was_ready = worker->state == COXI_WORKER_READY;
     bool is_ready = state == COXI_WORKER_READY;

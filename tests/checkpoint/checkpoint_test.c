@@ -13,6 +13,7 @@
 #include "common/layout.h"
 #include "common/rand.h"
 #include "tests/checkpoint/sample.h"
+#include "tests/loaded.h"
 #include "tests/test.h"
 
 static const struct sample sample = {
@@ -55,8 +56,9 @@ TEST(a_dense_variable_is_put_together_from_its_shards)
         for (size_t p = 0; p < w->n_pieces; p++) {
             const struct coxi_st_tensor *t = w->pieces[p].tensor;
             assert_int_equal(i / 2, w->pieces[p].begin);
+            const float *numbers = loaded(t);
             for (uint64_t k = 0; k < t->bytes / sizeof(float); k++) {
-                assert_true(sample_w(&s, i++) == ((const float *)t->data)[k]);
+                assert_true(sample_w(&s, i++) == numbers[k]);
             }
         }
         assert_int_equal(SAMPLE_W, i);
@@ -78,13 +80,18 @@ TEST(every_row_of_a_table_is_found_by_its_key)
     assert_code(0, coxi_row_index_init(&index, checkpoint, t));
     assert_int_equal(40, index.n_rows);
     for (uint64_t row = 0; row < 40; row++) {
-        const float *values = coxi_row_index_find(&index, sample_key(row));
-        assert_non_null(values);
+        bool found;
+        float values[SAMPLE_DIM];
+        assert_code(0, coxi_row_index_read(&index, sample_key(row), values, &found));
+        assert_true(found);
         for (uint64_t column = 0; column < SAMPLE_DIM; column++) {
             assert_true(sample_value(&sample, row, column) == values[column]);
         }
     }
-    assert_null(coxi_row_index_find(&index, sample_key(40)));
+    bool found = true;
+    float values[SAMPLE_DIM];
+    assert_code(0, coxi_row_index_read(&index, sample_key(40), values, &found));
+    assert_false(found);
     coxi_row_index_fini(&index);
     coxi_checkpoint_close(checkpoint);
 }
@@ -98,7 +105,10 @@ TEST(a_table_without_rows_is_whole)
     struct coxi_checkpoint *checkpoint = open_sample(coxi_test_path("ckpt-3"));
     assert_code(0, coxi_row_index_init(&index, checkpoint,
                                        coxi_checkpoint_variable(checkpoint, "t")));
-    assert_null(coxi_row_index_find(&index, 0));
+    bool found = true;
+    float values[SAMPLE_DIM];
+    assert_code(0, coxi_row_index_read(&index, 0, values, &found));
+    assert_false(found);
     coxi_row_index_fini(&index);
     coxi_checkpoint_close(checkpoint);
 }

@@ -7,6 +7,7 @@
 #include "checkpoint/safetensors.h"
 #include "common/error.h"
 #include "common/rand.h"
+#include "tests/loaded.h"
 #include "tests/test.h"
 
 /* Opens the file, and reads every byte of its tensors. */
@@ -25,8 +26,9 @@ static int open_and_touch(const char *path, uint64_t bytes, const uint32_t *crc3
         assert_true(tensor->rank <= COX_RANK_MAX);
         assert_true(tensor->bytes <= bytes);
         sum += strlen(tensor->name) + strlen(tensor->dtype);
+        const uint8_t *touched = loaded(tensor);
         for (uint64_t at = 0; at < tensor->bytes; at++) {
-            sum += ((const uint8_t *)tensor->data)[at];
+            sum += touched[at];
         }
     }
     (void)coxi_st_metadata(file, "k");
@@ -151,6 +153,48 @@ TEST(holes_overlaps_and_left_over_bytes_are_eformat)
     assert_code(COX_EFORMAT, open_with("{}", 1));
 }
 
+/* ---- data at odd addresses */
+
+/* Asserts that pieces are aligned, and adds their numbers. */
+static int add_aligned(void *arg, const void *data, size_t len)
+{
+    uint64_t *sum = arg;
+    assert_int_equal(0, (uintptr_t)data % 8);
+    for (size_t i = 0; i < len / sizeof(uint64_t); i++) {
+        *sum += ((const uint64_t *)data)[i];
+    }
+    return 0;
+}
+
+TEST(a_header_that_is_not_padded_is_read_aligned)
+{
+    enum { N = 200000 }; /* more than a stretch of 1 MiB */
+    static const char header[] = "{\"a\":" TENSOR(
+        "U8", "[3]", "0", "3") ",\"b\":" TENSOR("U64", "[200000]", "3", "1600003") "} ";
+    uint64_t header_len = sizeof(header) - 1;
+    size_t len = 8 + header_len + 3 + N * sizeof(uint64_t);
+    uint8_t *whole = calloc(1, len);
+    char *path = coxi_test_path("odd.safetensors");
+    struct coxi_st_file *file = NULL;
+    uint64_t sum = 0;
+    assert_non_null(whole);
+    assert_int_not_equal(0, (8 + header_len + 3) % 4);
+    memcpy(whole, &header_len, sizeof(header_len));
+    memcpy(whole + 8, header, header_len);
+    for (uint64_t i = 0; i < N; i++) {
+        memcpy(whole + len - (N - i) * sizeof(i), &i, sizeof(i));
+    }
+    coxi_test_write(path, whole, len);
+    free(whole);
+    assert_code(0, coxi_st_open(path, len, NULL, &file));
+    const struct coxi_st_tensor *b = coxi_st_find(file, "b");
+    const uint64_t *numbers = loaded(b);
+    assert_int_equal(N - 1, numbers[N - 1]);
+    assert_code(0, coxi_st_stream(file, b, add_aligned, &sum));
+    assert_int_equal((uint64_t)N * (N - 1) / 2, sum);
+    coxi_st_close(file);
+}
+
 TEST(a_header_longer_than_the_file_or_the_limit_is_eformat)
 {
     static const uint64_t lengths[] = {3, 4096, 100000001, UINT64_MAX, UINT64_MAX - 7};
@@ -187,8 +231,8 @@ static void make_good(struct good *good)
 {
     static const uint8_t data[PAGE];
     struct coxi_st_tensor tensors[] = {
-        {"first", "F32", 3, {2, 3, 4}, 96, data},
-        {"second", "U8", 1, {1000}, 1000, data},
+        {"first", "F32", 3, {2, 3, 4}, 96, data, NULL, 0},
+        {"second", "U8", 1, {1000}, 1000, data, NULL, 0},
     };
     const struct coxi_st_metadata metadata = {"k", "v"};
     uint64_t bytes = 0;

@@ -7,6 +7,7 @@
 
 #include "checkpoint/safetensors.h"
 #include "tests/checkpoint/sample.h"
+#include "tests/loaded.h"
 #include "tests/program.h"
 #include "tests/test.h"
 
@@ -59,12 +60,13 @@ static void assert_exported(const char *out)
     assert_int_equal(0, stat(out, &st));
     assert_code(0, coxi_st_open(out, (uint64_t)st.st_size, NULL, &file));
     const struct coxi_st_tensor *keys = coxi_st_find(file, "t/keys");
-    const float *values = coxi_st_find(file, "t/values")->data;
+    const uint64_t *numbers = loaded(keys);
+    const float *values = loaded(coxi_st_find(file, "t/values"));
     assert_int_equal(NEWER + ROWS / 4, keys->shape[0]);
     for (uint64_t i = 0; i < keys->shape[0]; i++) {
         bool newer = i < NEWER;
         uint64_t row = newer ? ROWS / 2 + i : ROWS / 4 + i - NEWER;
-        if (((const uint64_t *)keys->data)[i] != sample_key(row) ||
+        if (numbers[i] != sample_key(row) ||
             values[i * SAMPLE_DIM] != sample_value(newer ? &second : &first, row, 0)) {
             fail_msg("row %llu is wrong", (unsigned long long)i);
         }

@@ -12,6 +12,7 @@
 #include "checkpoint/safetensors.h"
 #include "common/file.h"
 #include "tests/checkpoint/sample.h"
+#include "tests/loaded.h"
 #include "tests/program.h"
 #include "tests/test.h"
 
@@ -304,14 +305,14 @@ TEST(export_joins_shards_into_whole_tensors)
     const struct coxi_st_tensor *w = coxi_st_find(file, "w");
     assert_int_equal(7, w->shape[0]);
     for (uint64_t i = 0; i < SAMPLE_W; i++) {
-        assert_true(sample_w(&sample, i) == ((const float *)w->data)[i]);
+        assert_true(sample_w(&sample, i) == ((const float *)loaded(w))[i]);
     }
     const struct coxi_st_tensor *keys = coxi_st_find(file, "t/keys");
-    const float *values = coxi_st_find(file, "t/values")->data;
+    const float *values = loaded(coxi_st_find(file, "t/values"));
     assert_int_equal(ROWS, keys->shape[0]);
     for (uint64_t i = 0; i < ROWS; i++) {
         uint64_t row = 0;
-        while (sample_key(row) != ((const uint64_t *)keys->data)[i]) {
+        while (sample_key(row) != ((const uint64_t *)loaded(keys))[i]) {
             row++;
         }
         assert_true(sample_value(&sample, row, 2) == values[i * SAMPLE_DIM + 2]);

@@ -10,6 +10,7 @@
 #include "checkpoint/safetensors.h"
 #include "common/rand.h"
 #include "common/rule.h"
+#include "tests/loaded.h"
 #include "tests/ps/stock.h"
 #include "tests/test.h"
 
@@ -260,8 +261,9 @@ static void rows_of(const struct coxi_st_file *file, const char *table,
     (void)snprintf(name, sizeof(name), "%s/keys", table);
     const struct coxi_st_tensor *keys = coxi_st_find(file, name);
     memset(ret, 0xff, KEYS * sizeof(*ret));
+    const uint64_t *all = loaded(keys);
     for (uint64_t i = 0; i < keys->shape[0]; i++) {
-        uint64_t key = ((const uint64_t *)keys->data)[i];
+        uint64_t key = all[i];
         assert_true(key < KEYS && ret[key] == -1);
         ret[key] = (int64_t)i;
     }
@@ -278,12 +280,13 @@ static void compare_rows(const struct coxi_st_file *x, const struct coxi_st_file
     rows_of(x, table, in_x);
     rows_of(y, table, in_y);
     size_t bytes = tensor->shape[0] > 0 ? tensor->bytes / tensor->shape[0] : 0;
+    const char *of_x = loaded(tensor);
+    const char *of_y = loaded(other);
     for (size_t key = 0; key < KEYS; key++) {
         assert_int_equal(in_x[key] == -1, in_y[key] == -1);
         if (in_x[key] >= 0) {
-            assert_memory_equal((const char *)tensor->data + (size_t)in_x[key] * bytes,
-                                (const char *)other->data + (size_t)in_y[key] * bytes,
-                                bytes);
+            assert_memory_equal(of_x + (size_t)in_x[key] * bytes,
+                                of_y + (size_t)in_y[key] * bytes, bytes);
         }
     }
 }
@@ -307,7 +310,7 @@ static void compare_files(const struct coxi_st_file *x, const struct coxi_st_fil
         const struct coxi_st_tensor *other = coxi_st_find(y, tensor->name);
         assert_non_null(other);
         assert_int_equal(tensor->bytes, other->bytes);
-        assert_memory_equal(tensor->data, other->data, tensor->bytes);
+        assert_memory_equal(loaded(tensor), loaded(other), tensor->bytes);
     }
 }
 

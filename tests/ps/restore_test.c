@@ -10,6 +10,7 @@
 #include "common/crc.h"
 #include "common/rand.h"
 #include "common/rule.h"
+#include "tests/loaded.h"
 #include "tests/ps/stock.h"
 #include "tests/test.h"
 
@@ -131,17 +132,18 @@ static uint64_t digest(const char *path, const struct coxi_snapshot_file *done)
     struct coxi_st_file *file;
     uint64_t sum = 0;
     assert_code(0, coxi_st_open(path, done->bytes, &done->crc32, &file));
-    const uint8_t *keys = coxi_st_find(file, "t/keys")->data;
-    const uint8_t *values = coxi_st_find(file, "t/values")->data;
-    const uint8_t *state = coxi_st_find(file, "t/adagrad")->data;
+    const uint8_t *keys = loaded(coxi_st_find(file, "t/keys"));
+    const uint8_t *values = loaded(coxi_st_find(file, "t/values"));
+    const uint8_t *state = loaded(coxi_st_find(file, "t/adagrad"));
     uint64_t n = coxi_st_find(file, "t/keys")->shape[0];
     for (uint64_t i = 0; i < n; i++) {
         uint32_t crc = coxi_crc32(0, keys + i * 8, 8);
         crc = coxi_crc32(crc, values + i * ROW_BYTES, ROW_BYTES);
         sum += coxi_crc32(crc, state + i * ROW_BYTES, ROW_BYTES);
     }
-    sum += coxi_crc32(0, coxi_st_find(file, "w")->data, WIDTH * sizeof(float));
-    sum += coxi_crc32(0, coxi_st_find(file, "w/adagrad")->data, WIDTH * sizeof(float));
+    sum += coxi_crc32(0, loaded(coxi_st_find(file, "w")), WIDTH * sizeof(float));
+    sum +=
+        coxi_crc32(0, loaded(coxi_st_find(file, "w/adagrad")), WIDTH * sizeof(float));
     coxi_st_close(file);
     return sum + n;
 }
@@ -322,6 +324,49 @@ TEST(restore_of_a_damaged_file_is_an_error_wherever_the_damage_is)
     stock_close(&stock);
 }
 
+/* Removes the padding of the file's header, so that its data lie at odd places. */
+static struct coxi_snapshot_file unpad(const char *path,
+                                       const struct coxi_snapshot_file *file)
+{
+    struct coxi_snapshot_file unpadded = *file;
+    uint64_t header_len = 0;
+    uint8_t *bytes = (uint8_t *)coxi_test_read(path, NULL);
+    memcpy(&header_len, bytes, sizeof(header_len));
+    uint64_t from = 8 + header_len;
+    while (bytes[8 + header_len - 1] == ' ') {
+        header_len--;
+    }
+    while ((8 + header_len) % 2 == 0) { /* JSON may end with a space */
+        bytes[8 + header_len++] = ' ';
+    }
+    memcpy(bytes, &header_len, sizeof(header_len));
+    memmove(bytes + 8 + header_len, bytes + from, file->bytes - from);
+    unpadded.bytes = file->bytes - from + 8 + header_len;
+    unpadded.crc32 = coxi_crc32(0, bytes, unpadded.bytes);
+    coxi_test_write(path, bytes, unpadded.bytes);
+    free(bytes);
+    return unpadded;
+}
+
+TEST(restore_of_a_file_whose_header_is_not_padded)
+{
+    struct stock stock;
+    struct stock again;
+    char *path = coxi_test_path("file.st");
+    char *second = coxi_test_path("second.st");
+    open_store(&stock);
+    push(&stock, 0, PUSH);
+    struct coxi_snapshot_file file = take(&stock, 1, path);
+    uint64_t expected = digest(path, &file);
+    file = unpad(path, &file);
+    open_store(&again);
+    assert_code(0, restore(&again, 1, path, &file));
+    struct coxi_snapshot_file copy = take(&again, 2, second);
+    assert_true(digest(second, &copy) == expected);
+    stock_close(&again);
+    stock_close(&stock);
+}
+
 /* ---- what ends one */
 
 struct attempt {
@@ -366,6 +411,34 @@ static int interrupt(struct stock *stock, char *path,
     }
     assert_int_equal(0, pthread_join(thread, NULL));
     return attempt.code;
+}
+
+/* The restore may have read everything by then; if not, it must end with an error. */
+TEST(restore_of_a_file_that_is_shortened_meanwhile_ends)
+{
+    struct stock stock;
+    struct stock again;
+    pthread_t thread;
+    char *path = coxi_test_path("file.st");
+    open_store(&stock);
+    for (uint64_t first = 0; first < ROWS; first += PUSH) {
+        push(&stock, first, PUSH);
+    }
+    struct coxi_snapshot_file file = take(&stock, 1, path);
+    for (int i = 0; i < 5; i++) {
+        char *bytes = coxi_test_read(path, NULL);
+        open_store(&again);
+        struct attempt attempt = {&again, again.session, path, &file, 1};
+        assert_int_equal(0, pthread_create(&thread, NULL, restore_one, &attempt));
+        coxi_test_until(has_rows, &attempt, "rows that are restored");
+        assert_int_equal(0, truncate(path, 4096));
+        assert_int_equal(0, pthread_join(thread, NULL));
+        assert_true(attempt.code == 0 || attempt.code == COX_EFORMAT);
+        stock_close(&again);
+        coxi_test_write(path, bytes, file.bytes);
+        free(bytes);
+    }
+    stock_close(&stock);
 }
 
 TEST(restore_ends_where_another_client_claims_the_ps_or_it_is_abandoned)

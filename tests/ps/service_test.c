@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "checkpoint/safetensors.h"
+#include "tests/loaded.h"
 #include "tests/ps/caller.h"
 #include "tests/ps/harbour.h"
 #include "tests/test.h"
@@ -80,7 +81,7 @@ static void serve_a_run(const char *listen)
     assert_int_equal(7, done.watermark);
     assert_int_equal(1, done.n_applied);
     assert_code(0, coxi_st_open(path, done.bytes, &done.crc32, &file));
-    assert_memory_equal(found, coxi_st_find(file, "v")->data, sizeof(found));
+    assert_memory_equal(found, loaded(coxi_st_find(file, "v")), sizeof(found));
     coxi_st_close(file);
     message = (struct coxi_message){.kind = COXI_RELEASE, .release = run1};
     assert_code(0, harbour_ask(client, &message, COXI_STATUS));

@@ -10,6 +10,7 @@
 #include "checkpoint/safetensors.h"
 #include "common/hash.h"
 #include "common/rand.h"
+#include "tests/loaded.h"
 #include "tests/ps/stock.h"
 #include "tests/test.h"
 
@@ -132,7 +133,7 @@ static const void *data_of(const struct coxi_st_file *file, const char *name)
 {
     const struct coxi_st_tensor *tensor = coxi_st_find(file, name);
     assert_non_null(tensor);
-    return tensor->data;
+    return loaded(tensor);
 }
 
 static void assert_counts(const struct coxi_st_file *file,

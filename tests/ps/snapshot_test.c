@@ -6,6 +6,7 @@
 
 #include "checkpoint/safetensors.h"
 #include "common/initializer.h"
+#include "tests/loaded.h"
 #include "tests/ps/stock.h"
 #include "tests/test.h"
 
@@ -75,17 +76,17 @@ TEST(snapshot_holds_dense_variables_with_their_state)
     const float root = 2.8284271F;
     const float values[] = {1, 1, 1, 1, 1, 1 - 2 / root};
     assert_true(tensor->shape[0] == 2 && tensor->shape[1] == 3);
-    assert_memory_equal(values, tensor->data, 5 * sizeof(*values));
-    float last = ((const float *)tensor->data)[5] - values[5];
+    assert_memory_equal(values, loaded(tensor), 5 * sizeof(*values));
+    float last = ((const float *)loaded(tensor))[5] - values[5];
     assert_true(last < 1e-6F && last > -1e-6F);
     const float slot[] = {4, 4, 4, 4, 4, 8};
     tensor = find(file, "w/part_1/adagrad", "F32", 2);
-    assert_memory_equal(slot, tensor->data, sizeof(slot));
+    assert_memory_equal(slot, loaded(tensor), sizeof(slot));
     tensor = find(file, "w/part_1/step", "U64", 1);
     assert_int_equal(1, tensor->shape[0]);
-    assert_int_equal(1, *(const uint64_t *)tensor->data);
+    assert_int_equal(1, *(const uint64_t *)loaded(tensor));
     tensor = find(file, "odd", "U8", 1);
-    assert_memory_equal(odd, tensor->data, sizeof(odd));
+    assert_memory_equal(odd, loaded(tensor), sizeof(odd));
     coxi_st_close(file);
     stock_close(&s);
 }
@@ -96,7 +97,7 @@ static void assert_floats(struct coxi_st_file *file, const char *name, uint32_t 
     const struct coxi_st_tensor *tensor = find(file, name, "F32", rank);
     assert_int_equal(n * sizeof(float), tensor->bytes);
     for (size_t i = 0; i < n; i++) {
-        float found = ((const float *)tensor->data)[i];
+        float found = ((const float *)loaded(tensor))[i];
         if (fabsf(found - expected[i]) > 1e-6F * fabsf(expected[i])) {
             fail_msg("%s[%zu] is %g, not %g", name, i, (double)found,
                      (double)expected[i]);
@@ -141,9 +142,9 @@ TEST(snapshot_holds_every_state_of_a_table)
     assert_floats(file, "a/adam_m", 2, (const float[]){2.25F, 3}, 2);
     assert_floats(file, "a/adam_v", 2, (const float[]){3.9375F, 7}, 2);
     assert_floats(file, "a/adam_t", 1, (const float[]){2}, 1);
-    assert_int_equal(2, *(const uint64_t *)find(file, "a/step", "U64", 1)->data);
+    assert_int_equal(2, *(const uint64_t *)loaded(find(file, "a/step", "U64", 1)));
     assert_floats(file, "r/rowwise_adagrad", 1, (const float[]){2 + 12.5F + 12.5F}, 1);
-    assert_int_equal(2, *(const uint64_t *)find(file, "r/step", "U64", 1)->data);
+    assert_int_equal(2, *(const uint64_t *)loaded(find(file, "r/step", "U64", 1)));
     coxi_st_close(file);
     stock_close(&s);
 }
@@ -182,7 +183,7 @@ TEST(snapshot_holds_every_state_of_a_dense_variable)
     assert_floats(file, "a/adam_m", 2, (const float[]){1.5F, 2, 0, 1}, 4);
     assert_floats(file, "a/adam_v", 2, (const float[]){2.25F, 4, 0, 1}, 4);
     assert_floats(file, "r/rowwise_adagrad", 1, (const float[]){14.5F, 4}, 2);
-    assert_int_equal(1, *(const uint64_t *)find(file, "a/step", "U64", 1)->data);
+    assert_int_equal(1, *(const uint64_t *)loaded(find(file, "a/step", "U64", 1)));
     coxi_st_close(file);
     stock_close(&s);
 }
@@ -209,8 +210,8 @@ TEST(snapshot_holds_tables_as_keys_and_values)
     assert_true(values->shape[0] == N && values->shape[1] == 2);
     uint64_t sum = 0;
     for (size_t i = 0; i < N; i++) {
-        uint64_t key = ((const uint64_t *)keys->data)[i];
-        const float *row = (const float *)values->data + i * 2;
+        uint64_t key = ((const uint64_t *)loaded(keys))[i];
+        const float *row = (const float *)loaded(values) + i * 2;
         assert_true(row[0] == (float)key && row[1] == -(float)key);
         sum += key;
     }
@@ -238,10 +239,10 @@ TEST(snapshot_holds_the_life_of_rows_that_go_again)
         assert_code(0, stock_commit(&s, &commit, NULL));
     }
     struct coxi_st_file *file = snapshot(&s, 1, NULL);
-    const uint64_t *key = (const void *)find(file, "t/keys", "U64", 1)->data;
-    const uint64_t *last = (const void *)find(file, "t/last", "U64", 1)->data;
-    const uint64_t *made = (const void *)find(file, "t/made", "U64", 1)->data;
-    const uint64_t *updates = (const void *)find(file, "t/updates", "U64", 1)->data;
+    const uint64_t *key = loaded(find(file, "t/keys", "U64", 1));
+    const uint64_t *last = loaded(find(file, "t/last", "U64", 1));
+    const uint64_t *made = loaded(find(file, "t/made", "U64", 1));
+    const uint64_t *updates = loaded(find(file, "t/updates", "U64", 1));
     assert_int_equal(2, find(file, "t/last", "U64", 1)->shape[0]);
     for (size_t i = 0; i < 2; i++) {
         bool first = key[i] == 7;

@@ -16,6 +16,7 @@
 #include "common/file.h"
 #include "common/rand.h"
 #include "tests/coordinator/crew.h"
+#include "tests/loaded.h"
 #include "tests/test.h"
 
 /* The number of kills, unless COX_TEST_KILLS says another one. */
@@ -109,7 +110,7 @@ static void assert_all_whole(const char *dir)
             checkpoint, coxi_checkpoint_variable(checkpoint, "v"), "values");
         for (size_t p = 0; p < v->n_pieces; p++) {
             assert_int_equal(all[i].number,
-                             *(const int64_t *)v->pieces[p].tensor->data);
+                             *(const int64_t *)loaded(v->pieces[p].tensor));
         }
         coxi_checkpoint_close(checkpoint);
     }
