@@ -18,12 +18,12 @@ struct source {
 static int find_part(const struct coxi_restoring *restoring,
                      const struct coxi_part *part, struct source *ret)
 {
-    const struct coxi_variable *v = part->variable;
-    size_t n_each = coxi_variable_row_bytes(v) / coxi_dtype_size(v->dtype);
     uint64_t there;
     if (part->dense == NULL || !coxi_restore_has(restoring, part, NULL, &there)) {
         return 0;
     }
+    const struct coxi_variable *v = part->variable;
+    size_t n_each = coxi_variable_row_bytes(v) / coxi_dtype_size(v->dtype);
     ret->begin = part->shard->begin;
     ret->arrays.rows = part->shard->count;
     int r = coxi_restore_add(restoring, part, NULL, coxi_dtype_name(v->dtype), n_each,

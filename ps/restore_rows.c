@@ -54,6 +54,18 @@ static struct coxi_table_rows rows_at(const struct crew *crew, size_t n,
     return rows;
 }
 
+static int load_piece(const struct crew *crew, size_t n,
+                      const void *const at[COXI_RESTORE_ARRAYS_MAX])
+{
+    const struct coxi_table_rows rows = rows_at(crew, n, at);
+    int r = coxi_restore_enter(crew->restoring);
+    if (r == 0) {
+        r = coxi_table_load(crew->restoring->store->parts[crew->part].table, &rows);
+        coxi_restore_leave(crew->restoring);
+    }
+    return r;
+}
+
 /* Loads the rows [first, end), piece by piece, through `room`. */
 static int load_block(const struct crew *crew, uint64_t first, uint64_t end, void *room)
 {
@@ -62,12 +74,7 @@ static int load_block(const struct crew *crew, uint64_t first, uint64_t end, voi
     for (uint64_t n; r == 0 && first < end; first += n) {
         n = end - first < PIECE ? end - first : PIECE;
         r = coxi_restore_read_rows(crew->restoring, crew->arrays, first, n, room, at);
-        r = r == 0 ? coxi_restore_enter(crew->restoring) : r;
-        if (r == 0) {
-            const struct coxi_table_rows rows = rows_at(crew, n, at);
-            r = coxi_table_load(crew->restoring->store->parts[crew->part].table, &rows);
-            coxi_restore_leave(crew->restoring);
-        }
+        r = r == 0 ? load_piece(crew, n, at) : r;
     }
     return r;
 }

@@ -54,16 +54,22 @@ static int find_part(const struct coxi_restoring *restoring,
     return r;
 }
 
-static int raise_step(struct coxi_restoring *restoring, size_t part,
-                      const struct coxi_st_tensor *tensor)
+static int raise_step(struct coxi_restoring *restoring, size_t part, uint64_t step)
 {
-    uint64_t step;
-    int r = coxi_restore_read(restoring, tensor, &step, sizeof(step));
-    if (r == 0) {
-        r = coxi_restore_enter(restoring);
-    }
+    int r = coxi_restore_enter(restoring);
     if (r == 0) {
         coxi_table_raise_step(restoring->store->parts[part].table, step);
+        coxi_restore_leave(restoring);
+    }
+    return r;
+}
+
+static int drop_keys(struct coxi_restoring *restoring, size_t part,
+                     const uint64_t *keys, size_t n)
+{
+    int r = coxi_restore_enter(restoring);
+    if (r == 0) {
+        coxi_table_drop(restoring->store->parts[part].table, keys, n);
         coxi_restore_leave(restoring);
     }
     return r;
@@ -78,11 +84,7 @@ static int drop_removed(struct coxi_restoring *restoring, size_t part,
         n = source->n_removed - at < DROP_MAX ? source->n_removed - at : DROP_MAX;
         r = coxi_st_sum_read(restoring->sum, source->removed, at * sizeof(*keys), keys,
                              n * sizeof(*keys));
-        r = r == 0 ? coxi_restore_enter(restoring) : r;
-        if (r == 0) {
-            coxi_table_drop(restoring->store->parts[part].table, keys, n);
-            coxi_restore_leave(restoring);
-        }
+        r = r == 0 ? drop_keys(restoring, part, keys, n) : r;
     }
     return r;
 }
@@ -93,6 +95,7 @@ static int drop_removed(struct coxi_restoring *restoring, size_t part,
 int coxi_restore_table(struct coxi_restoring *restoring, size_t part)
 {
     struct source source = {.ages = false};
+    uint64_t step;
     int r = coxi_restore_enter(restoring);
     if (r != 0) {
         return r;
@@ -102,7 +105,10 @@ int coxi_restore_table(struct coxi_restoring *restoring, size_t part)
     if (r != 0 || source.arrays.n == 0) {
         return r;
     }
-    r = raise_step(restoring, part, source.step);
+    r = coxi_restore_read(restoring, source.step, &step, sizeof(step));
+    if (r == 0) {
+        r = raise_step(restoring, part, step);
+    }
     if (r == 0 && source.removed != NULL) {
         r = drop_removed(restoring, part, &source);
     }

@@ -33,7 +33,7 @@ bad=$(
     check cli 'cli/|coordinator/|evaluator/|cluster/|net/|checkpoint/|common/|schema/|coxswain/'
     check examples '[a-z_]+\.h' # a program of its own: beside it, and <coxswain/...>
     check bench "bench/|examples/|$all"
-    check tests "[a-z_]+\.h|tests/|$all"
+    check tests "[a-z_]+\.h|tests/|cli/|$all"
     check include 'coxswain/'
 )
 # The client library speaks in one way: events.
