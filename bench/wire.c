@@ -4,6 +4,9 @@
  *   bandwidth_1m, bandwidth_64m   payloads streamed one way into aligned memory
  *   requests_64                   64-byte requests and answers, 64 outstanding
  *   round_trip                    one outstanding
+ * The first, third and last of these also with a key, by seal (none, mac, full), against
+ * the same link without a key, each side on a core of its own.
+ *   handshakes                    in memory, both ends of each on one core
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -93,15 +96,43 @@ static void served_accepted(void *arg, struct coxi_link *link)
                 "a thread");
 }
 
+/* How a link is protected: "none", "mac" and "full" are seals with a key. */
+static const char *const seals[] = {"none", "mac", "full"};
+enum { SEALS = sizeof(seals) / sizeof(*seals), NO_KEY = -1 };
+
+/* The guard of an end; its key is `key` and `seal` is one of the above, or NO_KEY. */
+static struct coxi_guard guard_of(enum coxi_role role, int seal)
+{
+    return (struct coxi_guard){
+        .key = {.kind = seal == NO_KEY ? COXI_KEY_NONE : COXI_KEY_RUN, .secret = {1}},
+        .self = {.role = role},
+        .seal = seal == NO_KEY ? COXI_SEAL_NONE : (enum coxi_seal)seal,
+    };
+}
+
+/* Splits "SEAL,URL"; returns the seal, or NO_KEY for a URL without one. */
+static int parse_seal(const char **url)
+{
+    const char *comma = strchr(*url, ',');
+    for (int i = 0; comma != NULL && i < SEALS; i++) {
+        if (strncmp(*url, seals[i], strlen(seals[i])) == 0) {
+            *url = comma + 1;
+            return i;
+        }
+    }
+    return NO_KEY;
+}
+
 void bench_serve_link(const char *url)
 {
+    const struct coxi_guard guard = guard_of(COXI_ROLE_PS, parse_seal(&url));
     struct served served = {.payload = aligned_alloc(64, RAW_MAX)};
     struct coxi_listener *listener;
     char ignored;
     if (served.payload == NULL) {
         bench_die("out of memory");
     }
-    bench_check(coxi_listener_open(url, NULL, served_accepted, &served, &listener),
+    bench_check(coxi_listener_open(url, &guard, served_accepted, &served, &listener),
                 "link");
     coxi_listener_start(listener);
     (void)printf("%s\n", coxi_listener_url(listener));
@@ -154,11 +185,15 @@ static void *side_thread(void *arg)
     return NULL;
 }
 
-static void side_open(struct bench *bench, bool tcp, struct side *side)
+static void side_open(struct bench *bench, bool tcp, int seal, struct side *side)
 {
-    char what[128];
-    (void)snprintf(what, sizeof(what),
-                   tcp ? "link=tcp://127.0.0.1:0" : "link=ipc://%s/link", bench->dir);
+    char what[160];
+    const struct coxi_guard guard = guard_of(COXI_ROLE_CLIENT, seal);
+    (void)snprintf(what, sizeof(what), "link=%s%s%s%s",
+                   seal == NO_KEY ? "" : seals[seal], seal == NO_KEY ? "" : ",",
+                   tcp ? "tcp://127.0.0.1:0" : "ipc://", tcp ? "" : bench->dir);
+    (void)snprintf(what + strlen(what), sizeof(what) - strlen(what), "%s",
+                   tcp ? "" : "/link");
     bench_child_start(bench, what, &side->child);
     side->payload = aligned_alloc(64, RAW_MAX);
     if (side->payload == NULL) {
@@ -167,7 +202,7 @@ static void side_open(struct bench *bench, bool tcp, struct side *side)
     memset(side->payload, 1, RAW_MAX);
     coxi_mutex_init(&side->lock);
     coxi_cond_init(&side->answered);
-    bench_check(coxi_link_connect(side->child.line, NULL, 5000, &side->link), "link");
+    bench_check(coxi_link_connect(side->child.line, &guard, 5000, &side->link), "link");
     coxi_link_listen_to(side->link, &side_events, side);
     coxi_link_allow(side->link, 4096, 4096);
     bench_check(coxi_thread_start(&side->thread, "bench", side_thread, side),
@@ -282,7 +317,7 @@ static void measure_transport(struct bench *bench, bool tcp)
     struct raw raw;
     const char *params = tcp ? "{\"transport\":\"tcp\"}" : "{\"transport\":\"ipc\"}";
     double seconds = bench->seconds / BENCH_ROUNDS / 2;
-    side_open(bench, tcp, &side);
+    side_open(bench, tcp, NO_KEY, &side);
     raw_open(bench, tcp, &raw);
     static const struct {
         const char *name;
@@ -322,8 +357,103 @@ static void measure_transport(struct bench *bench, bool tcp)
     side_close(&side);
 }
 
+/* ---- keys and seals */
+
+static struct bench_sample streamed(struct side *side, double seconds)
+{
+    return bandwidth(side, 1 << 20, seconds);
+}
+
+static struct bench_sample asked(struct side *side, double seconds)
+{
+    return requests(side, 64, seconds);
+}
+
+static const struct {
+    const char *name;
+    const char *unit;
+    struct bench_sample (*measure)(struct side *side, double seconds);
+} sealed[] = {{"bandwidth_1m", "GB/s", streamed},
+              {"requests_64", "1/s", asked},
+              {"round_trip", "us", round_trip}};
+
+/* Compares links with a key, one for each seal, with a link without a key. */
+static void measure_seals(struct bench *bench)
+{
+    struct side plain = {0};
+    struct side sides[SEALS] = {0};
+    double seconds = bench->seconds / BENCH_ROUNDS / (SEALS + 1);
+    side_open(bench, true, NO_KEY, &plain);
+    bench_pin(&plain.child, 1);
+    for (int s = 0; s < SEALS; s++) {
+        side_open(bench, true, s, &sides[s]);
+        bench_pin(&sides[s].child, 1);
+    }
+    bench_pin(NULL, 0);
+    for (size_t i = 0; i < sizeof(sealed) / sizeof(*sealed); i++) {
+        struct bench_measurement m[SEALS] = {0};
+        char params[SEALS][64];
+        for (int round = 0; round < BENCH_ROUNDS; round++) {
+            double baseline = sealed[i].measure(&plain, seconds).value;
+            for (int s = 0; s < SEALS; s++) {
+                m[s].baseline[round] = baseline;
+                m[s].value[round] = sealed[i].measure(&sides[s], seconds);
+            }
+        }
+        for (int s = 0; s < SEALS; s++) {
+            (void)snprintf(params[s], sizeof(params[s]),
+                           "{\"transport\":\"tcp\",\"seal\":\"%s\"}", seals[s]);
+            m[s].name = sealed[i].name;
+            m[s].params = params[s];
+            m[s].unit = sealed[i].unit;
+            m[s].baseline_name = "the same without a key";
+            m[s].n_rounds = BENCH_ROUNDS;
+            bench_report(bench, "wire", &m[s]);
+        }
+    }
+    bench_pin(NULL, BENCH_ANY_CORE);
+    for (int s = 0; s < SEALS; s++) {
+        side_close(&sides[s]);
+    }
+    side_close(&plain);
+}
+
+static void take(struct coxi_handshake *to, const struct coxi_handshake *from)
+{
+    size_t len;
+    bench_check(coxi_handshake_take(to, coxi_handshake_out(from, &len)), "handshake");
+}
+
+/* How many handshakes a core does in a second, both ends of each. */
+static void measure_handshakes(struct bench *bench)
+{
+    const struct coxi_guard client = guard_of(COXI_ROLE_CLIENT, COXI_SEAL_FULL);
+    const struct coxi_guard ps = guard_of(COXI_ROLE_PS, COXI_SEAL_FULL);
+    struct bench_measurement m = {
+        .name = "handshakes", .params = "{}", .unit = "1/s", .baseline_name = ""};
+    for (; m.n_rounds < BENCH_ROUNDS; m.n_rounds++) {
+        double start = bench_cpu_self();
+        int n = 0;
+        for (; bench_cpu_self() - start < bench->seconds / BENCH_ROUNDS; n++) {
+            struct coxi_handshake *dialler;
+            struct coxi_handshake *acceptor;
+            bench_check(coxi_handshake_dial(&client, &dialler), "handshake");
+            bench_check(coxi_handshake_accept(&ps, &acceptor), "handshake");
+            take(acceptor, dialler);
+            take(dialler, acceptor);
+            take(acceptor, dialler);
+            coxi_handshake_free(dialler);
+            coxi_handshake_free(acceptor);
+        }
+        m.value[m.n_rounds].value = n / (bench_cpu_self() - start);
+    }
+    bench_report(bench, "wire", &m);
+}
+
 void bench_wire(struct bench *bench)
 {
     measure_transport(bench, true);
     measure_transport(bench, false);
+    measure_seals(bench);
+    measure_handshakes(bench);
 }

@@ -245,10 +245,11 @@ static int prepare_key(struct cox_coordinator *c)
 {
     int r = coxi_key_open(c->options.key_file, &c->site.key);
     if (r == 0 && c->site.key.kind == COXI_KEY_READER) {
-        r = coxi_error(COX_EINVAL, "that is the key of readers; a client needs the "
-                                   "run's");
+        r = coxi_error(COX_EINVAL, "that is the key of readers, not the run's");
     }
-    return r != 0 ? coxi_error(r, "cox_options.key_file: %s", coxi_error_text()) : 0;
+    return r != 0
+               ? coxi_error(r, "cox_options.key_file: %s", coxi_error_text())
+               : coxi_key_set_seal(&c->site.key, c->options.seal, "cox_options.seal");
 }
 
 /* Makes everything that will run in this process; nothing runs yet. */
@@ -583,17 +584,4 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
     coxi_trigger_free(c);
     coxi_coordinator_unref(c);
     return r;
-}
-
-/* ---- questions about a coordinator */
-
-uint64_t cox_run_id(const struct cox_coordinator *c)
-{
-    return c->session.run;
-}
-
-const char *cox_listen_address(const struct cox_coordinator *c)
-{
-    return c != NULL && c->workers->door != NULL ? coxi_door_url(c->workers->door)
-                                                 : NULL;
 }

@@ -1,7 +1,8 @@
 /*
- * Statistics. The ps are asked for their counts. A ps that does not answer soon,
- * because it is away or busy, contributes its last answer, and the user is told how old
- * that is. So cox_stats waits for no recovery, and returns something in every state.
+ * Questions about a coordinator, above all statistics. The ps are asked for their
+ * counts. A ps that does not answer soon, because it is away or busy, contributes its
+ * last answer, and the user is told how old that is. So cox_stats waits for no recovery,
+ * and returns something in every state.
  *
  * Invariant: a ps has one question at a time. A call counts an answer as fresh only if
  * the question was asked after the call began, so a fresh answer includes everything
@@ -19,6 +20,7 @@
 #include "common/error.h"
 #include "common/structs.h"
 #include "common/sync.h"
+#include "coordinator/workers/door.h"
 #include "coordinator/workers/workers.h"
 #include "net/ps_client.h"
 
@@ -168,4 +170,17 @@ int cox_stats(struct cox_coordinator *c, struct cox_stats *ret)
     }
     coxi_unlock(&c->lock);
     return coxi_struct_return(ret, COXI_STRUCT_STATS, &stats);
+}
+
+/* ---- other questions */
+
+uint64_t cox_run_id(const struct cox_coordinator *c)
+{
+    return c->session.run;
+}
+
+const char *cox_listen_address(const struct cox_coordinator *c)
+{
+    return c != NULL && c->workers->door != NULL ? coxi_door_url(c->workers->door)
+                                                 : NULL;
 }

@@ -308,8 +308,12 @@ int cox_reader_open(const struct cox_cluster *cluster,
     reader->options = o;
     reader->options.timeout_ms = o.timeout_ms > 0 ? o.timeout_ms : DEFAULT_timeout_ms;
     r = coxi_key_open(o.key_file, &reader->key);
-    r = r != 0 ? coxi_error(r, "cox_reader_options.key_file: %s", coxi_error_text())
-               : start(reader, cluster);
+    if (r != 0) {
+        r = coxi_error(r, "cox_reader_options.key_file: %s", coxi_error_text());
+    } else {
+        r = coxi_key_set_seal(&reader->key, o.seal, "cox_reader_options.seal");
+        r = r == 0 ? start(reader, cluster) : r;
+    }
     if (r != 0) {
         cox_reader_close(reader);
         return r;

@@ -74,7 +74,7 @@ static int open_key(struct coxi_daemon_options *options)
         (void)close(COXI_KEY_FD); /* not for the programs that steps start */
     }
     return options->key.kind != COXI_KEY_READER
-               ? 0
+               ? coxi_key_set_seal(&options->key, options->seal, "--seal")
                : coxi_error(COX_EINVAL,
                             "--key-file: that is the key of readers; a daemon "
                             "needs the run's");
@@ -115,7 +115,8 @@ int coxi_daemon_start(struct coxi_daemon_options *options, const char *role)
         }
         options->listen = options->url;
     }
-    r = options->has_keys ? 0 : open_key(options);
+    r = options->has_keys ? coxi_key_set_seal(&options->key, options->seal, "--seal")
+                          : open_key(options);
     if (r == 0) {
         r = become_user(options);
     }

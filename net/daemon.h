@@ -28,6 +28,7 @@ struct coxi_daemon_options {
     const char *local_path;
     const char *key_file;
     const char *user;
+    const char *seal;
     bool insecure;
     int64_t parent;
     /* no options: `listen` as a URL; the content of key_file; the directory that
@@ -93,6 +94,13 @@ struct coxi_daemon_options {
          .offset = offsetof(config, daemon.key_file),                                  \
          .help = "the run's key, made by coxswain key new; only peers that have it "   \
                  "are let in (default: the file that COX_KEY_FILE names, if set)"},    \
+        {.name = "seal",                                                               \
+         .type = COXI_OPTION_CHOICE,                                                   \
+         .offset = offsetof(config, daemon.seal),                                      \
+         .choices = "on|off",                                                          \
+         .help = "off: with a key, messages over tcp are not encrypted, but still "    \
+                 "protected against changes; if either end of a connection says on, "  \
+                 "it is on (default: what $COX_SEAL says, without that on)"},          \
         {.name = "insecure",                                                           \
          .type = COXI_OPTION_FLAG,                                                     \
          .offset = offsetof(config, daemon.insecure),                                  \

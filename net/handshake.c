@@ -154,6 +154,7 @@ static void agree(struct coxi_handshake *handshake, bool dialled)
     struct coxi_agreed *agreed = &handshake->agreed;
     agreed->seal = (enum coxi_seal)handshake->accept.seal;
     agreed->cipher = handshake->accept.cipher;
+    agreed->rekey_records = handshake->guard.rekey_records;
     agreed->peer.role =
         (enum coxi_role)(dialled ? handshake->accept.role : handshake->dial.role);
     agreed->peer.index = dialled ? handshake->accept.index : handshake->dial.index;

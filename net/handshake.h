@@ -40,14 +40,6 @@ struct coxi_party {
     uint32_t key; /* the index of its key in the acceptor's keyring; 0: without one */
 };
 
-/* How frames are protected on their way. If the two ends ask for different seals, they
- * use the stronger one, which comes later in this list. */
-enum coxi_seal {
-    COXI_SEAL_NONE, /* nobody else can reach the connection */
-    COXI_SEAL_MAC,  /* frames can be read by others, but not changed */
-    COXI_SEAL_FULL, /* frames can be neither read nor changed by others */
-};
-
 /* Ciphers, as bits. */
 enum { COXI_CIPHER_AES_128_GCM = 1, COXI_CIPHER_CHACHA20_POLY1305 = 2 };
 
@@ -58,6 +50,9 @@ struct coxi_guard {
     const struct coxi_keyring *keys;
     struct coxi_party self;
     enum coxi_seal seal;
+    /* Records of a direction until the next key (seal.h); 0: as usual. The same at both
+     * ends; for tests. */
+    uint32_t rekey_records;
 };
 
 /* What both ends have agreed on. */
@@ -65,6 +60,7 @@ struct coxi_agreed {
     struct coxi_party peer;
     enum coxi_seal seal;
     uint32_t cipher;
+    uint32_t rekey_records;
     uint8_t send_key[COXI_KEY_BYTES];
     uint8_t receive_key[COXI_KEY_BYTES];
 };

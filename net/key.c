@@ -141,6 +141,7 @@ static int parse(const char *path, const uint8_t *bytes, size_t len,
                           COXI_KEY_BYTES);
     }
     ret->kind = is_reader ? COXI_KEY_READER : COXI_KEY_RUN;
+    ret->seal = COXI_SEAL_FULL;
     memcpy(ret->secret, bytes + len - COXI_KEY_BYTES, COXI_KEY_BYTES);
     return 0;
 }
@@ -195,6 +196,21 @@ int coxi_key_open(const char *path, struct coxi_key *ret)
     const char *from = given_file(path);
     *ret = (struct coxi_key){.kind = COXI_KEY_NONE};
     return from != NULL ? coxi_key_read(from, ret) : 0;
+}
+
+int coxi_key_set_seal(struct coxi_key *key, const char *seal, const char *option)
+{
+    const char *from = seal;
+    if (from == NULL) {
+        from = getenv("COX_SEAL"); /* NOLINT(concurrency-mt-unsafe) */
+    }
+    bool is_off = from != NULL && strcmp(from, "off") == 0;
+    if (from != NULL && *from != '\0' && !is_off && strcmp(from, "on") != 0) {
+        return coxi_error(COX_EINVAL, "%s is '%s': it must be on or off",
+                          seal == NULL ? "COX_SEAL" : option, from);
+    }
+    key->seal = is_off ? COXI_SEAL_MAC : COXI_SEAL_FULL;
+    return 0;
 }
 
 int coxi_key_file_make(const char *path, const uint8_t *bytes, size_t len)

@@ -25,8 +25,17 @@ enum coxi_key_kind {
     COXI_KEY_READER,
 };
 
+/* How bytes are protected on their way. If the two ends ask for different seals, they
+ * use the stronger one, which comes later in this list. */
+enum coxi_seal {
+    COXI_SEAL_NONE, /* nobody else can reach the connection */
+    COXI_SEAL_MAC,  /* others can read the bytes, but not change them */
+    COXI_SEAL_FULL, /* others can neither read nor change them */
+};
+
 struct coxi_key {
     enum coxi_key_kind kind;
+    enum coxi_seal seal; /* the one to ask for on tcp */
     uint8_t secret[COXI_KEY_BYTES];
 };
 
@@ -43,6 +52,11 @@ int coxi_key_open(const char *path, struct coxi_key *ret);
 
 /* True if coxi_key_open(path) would read a file. */
 bool coxi_key_is_given(const char *path);
+
+/* Sets the seal to ask for: "on" is FULL (as without this call), "off" is MAC. NULL: as
+ * $COX_SEAL says; if it is not set, "on". COX_EINVAL: it is neither; the text names
+ * `option`, where it was given. */
+int coxi_key_set_seal(struct coxi_key *key, const char *seal, const char *option);
 
 /* Makes a key file of a new key: mode 0600, in a file that must not exist yet. COX_EIO;
  * COX_EEXIST. */

@@ -3,7 +3,7 @@
  * layout).
  *
  * The other files: link_send.c and link_receive.c (one half each), link_made.c (frames
- * made while they are sent), link_connect.c (making links), link_watch.c (heartbeats
+ * made while they are sent), link_sealed.c (sealed streams), link_connect.c (making links), link_watch.c (heartbeats
  * and silence), link_local.c (changes over to shared memory instead of the stream).
  * None of these files knows what a frame means.
  *
@@ -55,10 +55,13 @@ int coxi_link_new(nng_stream *stream, const struct coxi_agreed *agreed,
                   struct coxi_link **ret)
 {
     struct coxi_link *link = calloc(1, sizeof(*link));
-    if (link == NULL || nng_aio_alloc(&link->now_aio, NULL, NULL) != 0 ||
+    if (link == NULL ||
+        (agreed != NULL && coxi_sealed_new(agreed, &link->sealed) != 0) ||
+        nng_aio_alloc(&link->now_aio, NULL, NULL) != 0 ||
         nng_aio_alloc(&link->later_aio, coxi_link_sent_later, link) != 0) {
         if (link != NULL) {
             nng_aio_free(link->now_aio);
+            coxi_sealed_free(link->sealed);
         }
         free(link);
         nng_stream_free(stream);
@@ -138,6 +141,7 @@ void coxi_link_unref(struct coxi_link *link)
     for (int i = 0; i < COXI_CHUNKS; i++) {
         coxi_chunks_release(link->spares[i].first);
     }
+    coxi_sealed_free(link->sealed);
     free(link->in);
     free(link->scratch);
     (void)pthread_cond_destroy(&link->room);

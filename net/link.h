@@ -2,6 +2,9 @@
  * A link: one connection that carries frames both ways, over tcp or ipc. It
  * knows nothing of messages: a frame is metadata and payload, both bytes.
  *
+ * With a key, frames go over tcp in sealed records (seal.h), as the two ends agreed. If
+ * a record was changed on its way, the link is closed with COX_EDENIED.
+ *
  *   frame: {magic u32, meta_len u32, payload_len u64}, metadata,
  *          zeros to a multiple of 8 (of 64 where a payload follows),
  *          payload, zeros to a multiple of 8

@@ -219,6 +219,7 @@ static int attempt_new(const char *url, const struct coxi_guard *guard, int time
     attempt->start_ms = coxi_now_ms();
     if (guard != NULL) {
         attempt->guard = *guard;
+        attempt->guard.seal = coxi_seal_at(url, guard->seal);
     }
     *ret = attempt;
     return 0;

@@ -5,11 +5,13 @@
 #include <nng/nng.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <string.h>
 
 #include "common/buffer.h"
 #include "common/error.h"
 #include "common/sync.h"
 #include "net/link.h"
+#include "net/link_sealed.h"
 #include "net/rings.h"
 
 enum {
@@ -77,6 +79,7 @@ struct coxi_links {
 struct coxi_link {
     atomic_int refs; /* the owner, the engine while it receives, senders */
     nng_stream *stream;
+    struct coxi_sealed *sealed; /* NULL: the stream carries frames as they are */
     bool is_proven;
     /* the identity that the peer has proved, if is_proven */
     struct coxi_party proven;
@@ -160,6 +163,13 @@ struct coxi_link {
     char close_text[256] COXI_GUARDED_BY(lock);
 };
 
+/* The seal of connections at `url` if `seal` is asked for on tcp: only processes of this
+ * user reach those of ipc. */
+static inline enum coxi_seal coxi_seal_at(const char *url, enum coxi_seal seal)
+{
+    return strncmp(url, "ipc:", 4) == 0 ? COXI_SEAL_NONE : seal;
+}
+
 /* Wraps a connected stream; takes the stream also on failure. */
 int coxi_link_new(nng_stream *stream, const struct coxi_agreed *agreed,
                   struct coxi_link **ret);
@@ -242,15 +252,6 @@ void coxi_link_await_line(struct coxi_link *link, size_t bytes,
                           struct coxi_chunk **done) COXI_REQUIRES(link->lock);
 
 /* ---- link_local.c */
-
-/* On the local path: bytes copied before the other side is told of them, so that both
- * sides copy at the same time. */
-enum { COXI_LINK_STEP = 128 * 1024 };
-
-static inline size_t coxi_link_least(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
 
 /* False if nobody will read the data that we send: the link is closed, or on the local
  * path the peer is gone. */

@@ -329,6 +329,7 @@ int coxi_listener_open(const char *url, const struct coxi_guard *guard,
     if (listener == NULL) {
         return r != 0 ? r : coxi_error_memory("a listener");
     }
+    listener->guard.seal = coxi_seal_at(url, listener->guard.seal);
     coxi_use_nng();
     int failed = nng_stream_listener_alloc(&listener->listener, url);
     if (failed != 0) {

@@ -121,6 +121,11 @@ static int make_here(struct coxi_link *link, const struct coxi_made *frame,
 
 /* ---- in the ring */
 
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
 /* Waits until the ring has room for a piece and `more` bytes. NULL: the connection is
  * closed. */
 static uint8_t *await_room(struct coxi_link *link, struct coxi_rings *rings,
@@ -168,8 +173,8 @@ static int make_local(struct coxi_link *link, const struct coxi_made *frame)
             coxi_line_write_head(to, &prefix, frame->meta);
         }
         if (left > 0) {
-            r = frame->make(frame->arg, to + head,
-                            coxi_link_least(room - head, COXI_LINK_STEP), &n);
+            r = frame->make(frame->arg, to + head, least(room - head, COXI_RINGS_STEP),
+                            &n);
         }
         if (r == 0) {
             coxi_rings_wrote(rings, head + n);

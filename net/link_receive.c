@@ -5,6 +5,7 @@
  *   - The receive buffer starts 64-aligned and frames are multiples of 8 long, so every
  *     frame in it is 8-aligned.
  *   - No length from the peer is used, for memory or otherwise, before it is checked.
+ *   - On a sealed stream no byte is parsed before its record has been authenticated.
  *   - A receive is always under way, except while the data of the last one are handled.
  *     Without a receive, a close might go unnoticed.
  *
@@ -12,7 +13,8 @@
  *
  * Cost: a frame in the buffer costs no copy and no allocation; one system call brings
  * up to 64 KiB of frames, or the bytes of a long payload straight to their place. On
- * the local path one copy, and system calls only if the other side sleeps.
+ * the local path one copy, and system calls only if the other side sleeps. On a sealed
+ * stream one copy, which also decrypts.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -109,7 +111,9 @@ static int place_payload(struct coxi_link *link)
 static int begin_payload(struct coxi_link *link, const struct coxi_prefix *p)
 {
     size_t head = coxi_head_len(p);
-    int r = make_room(link, head + IN_FIRST);
+    /* A whole record must find room, whatever it holds. */
+    int r =
+        make_room(link, head + (link->sealed != NULL ? COXI_SEAL_BODY_MAX : IN_FIRST));
     if (r != 0) {
         return r;
     }
@@ -199,14 +203,11 @@ static int end_payload(struct coxi_link *link)
     return deliver(link, &link->frame);
 }
 
-static int received(struct coxi_link *link, size_t n)
+/* Handles n bytes that were received in the places of receive_iov. */
+static int take(struct coxi_link *link, size_t n)
 {
     int r = 0;
-    atomic_store_explicit(&link->handling, true, memory_order_relaxed);
-    coxi_link_cork(link);
-    bool full = n == link->in_capacity - link->in_end;
     if (link->payload != NULL) {
-        full = false;
         size_t left = link->frame.payload_len - link->payload_have;
         size_t part = n < left ? n : left;
         link->payload_have += part;
@@ -221,15 +222,31 @@ static int received(struct coxi_link *link, size_t n)
     } else {
         link->in_end += n;
     }
-    if (r == 0) {
-        r = parse(link);
-    }
+    return r == 0 ? parse(link) : r;
+}
+
+static void begin_batch(struct coxi_link *link)
+{
+    atomic_store_explicit(&link->handling, true, memory_order_relaxed);
+    coxi_link_cork(link);
+}
+
+static void end_batch(struct coxi_link *link)
+{
     if (link->events->on_batch != NULL) {
         link->events->on_batch(link->arg, link);
     }
     coxi_link_uncork(link);
     atomic_store_explicit(&link->last_in_ms, coxi_now_ms(), memory_order_relaxed);
     atomic_store_explicit(&link->handling, false, memory_order_release);
+}
+
+static int received(struct coxi_link *link, size_t n)
+{
+    bool full = link->payload == NULL && n == link->in_capacity - link->in_end;
+    begin_batch(link);
+    int r = take(link, n);
+    end_batch(link);
     /* A longer buffer saves system calls. The local path makes none, so there the
      * buffer stays short, and more of a long payload goes straight to its place. */
     if (r == 0 && full && !link->is_local && link->in_capacity < COXI_LINK_IN_MAX &&
@@ -261,10 +278,46 @@ static unsigned receive_iov(struct coxi_link *link, nng_iov iov[RECEIVE_IOVS])
     return n;
 }
 
+/* ---- sealed streams */
+
+/* Opens the next record, whose body has `len` bytes, and handles them. */
+static int take_record(struct coxi_link *link, size_t len)
+{
+    nng_iov iov[RECEIVE_IOVS];
+    int r = 0;
+    if (link->payload == NULL && link->in_capacity - link->in_end < len) {
+        r = make_room(link, link->in_end - link->in_begin + len);
+    }
+    r = r == 0 ? coxi_sealed_open(link->sealed, iov, receive_iov(link, iov)) : r;
+    return r == 0 ? take(link, len) : r;
+}
+
+/* Handles the records that have come as a whole. */
+static int received_sealed(struct coxi_link *link, size_t n)
+{
+    size_t len = 0;
+    coxi_sealed_came(link->sealed, n);
+    begin_batch(link);
+    int r = coxi_sealed_next(link->sealed, &len);
+    while (r == 0 && len > 0 && !coxi_link_closed(link) && !link->is_local) {
+        r = take_record(link, len);
+        r = r == 0 ? coxi_sealed_next(link->sealed, &len) : r;
+    }
+    end_batch(link);
+    return r == 0 ? coxi_sealed_make_room(link->sealed) : r;
+}
+
+/* ---- over the stream */
+
 static void start_receive(struct coxi_link *link)
 {
     nng_iov iov[RECEIVE_IOVS];
-    unsigned n = receive_iov(link, iov);
+    unsigned n = 1;
+    if (link->sealed != NULL) {
+        iov[0] = coxi_sealed_room(link->sealed);
+    } else {
+        n = receive_iov(link, iov);
+    }
     (void)nng_aio_set_iov(link->recv_aio, n, iov);
     nng_stream_recv(link->stream, link->recv_aio);
     if (coxi_link_closed(link)) {
@@ -277,7 +330,8 @@ static void start_receive(struct coxi_link *link)
 /* Handles n bytes that have come. Other than 0: receiving has ended. */
 static int handle(struct coxi_link *link, size_t n)
 {
-    int r = received(link, n);
+    int r = link->sealed != NULL && !link->is_local ? received_sealed(link, n)
+                                                    : received(link, n);
     if (r != 0) {
         coxi_link_close(link, r, coxi_error_text());
     }
@@ -312,25 +366,6 @@ static int receive_done(struct coxi_link *link)
 
 /* ---- over the local path */
 
-/* Copies the bytes that have come, as many as fit the piece. */
-static size_t read_piece(struct coxi_rings *rings, const nng_iov *piece)
-{
-    uint8_t *to = piece->iov_buf;
-    size_t n = 0;
-    size_t len = 1;
-    while (n < piece->iov_len && len > 0) {
-        const void *from = coxi_rings_data(rings, &len);
-        size_t part =
-            coxi_link_least(coxi_link_least(len, piece->iov_len - n), COXI_LINK_STEP);
-        memcpy(to + n, from, part);
-        n += part;
-        if (part > 0) {
-            coxi_rings_took(rings, part);
-        }
-    }
-    return n;
-}
-
 /* Copies data that have come to the places where the link wants them. */
 static size_t read_some(struct coxi_link *link, struct coxi_rings *rings)
 {
@@ -338,7 +373,7 @@ static size_t read_some(struct coxi_link *link, struct coxi_rings *rings)
     unsigned n_iov = receive_iov(link, iov);
     size_t n = 0;
     for (unsigned i = 0; i < n_iov; i++) {
-        size_t part = read_piece(rings, &iov[i]);
+        size_t part = coxi_rings_read(rings, iov[i].iov_buf, iov[i].iov_len);
         n += part;
         if (part < iov[i].iov_len) {
             break;

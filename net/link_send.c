@@ -16,6 +16,8 @@
  *
  * Threads: any, under `lock`; an asynchronous send ends on one of nng's threads.
  *
+ * On a sealed stream records of the line are sent in its place (link_sealed.c).
+ *
  * Cost: one copy of small data; no allocation once a link has its chunks. One system
  * call sends everything in line, up to LINE_IOVS pieces.
  */
@@ -254,8 +256,14 @@ static bool add_frame(struct coxi_link *link, const struct coxi_outgoing *frame,
 static void send_later(struct coxi_link *link) COXI_REQUIRES(link->lock)
 {
     nng_iov iov[LINE_IOVS];
+    unsigned n_iov = 1;
     atomic_store_explicit(&link->stuck_ms, coxi_now_ms(), memory_order_relaxed);
-    (void)nng_aio_set_iov(link->later_aio, line_iov(link, iov), iov);
+    if (link->sealed != NULL) {
+        iov[0] = coxi_sealed_unsent(link->sealed);
+    } else {
+        n_iov = line_iov(link, iov);
+    }
+    (void)nng_aio_set_iov(link->later_aio, n_iov, iov);
     nng_stream_send(link->stream, link->later_aio);
 }
 
@@ -280,36 +288,27 @@ static bool wait_for_peer(struct coxi_link *link) COXI_REQUIRES(link->lock)
     return coxi_rings_ask_room(rings, 1);
 }
 
-/* Offers the line to the kernel; *ret_n: how many bytes it took. Call it with `sending`
- * set. */
-static int send_now(struct coxi_link *link, unsigned n_iov, nng_iov *iov, size_t *ret_n)
-    COXI_EXCLUDES(link->lock)
+/* Offers the line, or records of it, to the kernel; *ret_n: how many bytes it took.
+ * Without `now` the kernel is not asked. Call it with `sending` set. */
+static int send_now(struct coxi_link *link, bool now, unsigned n_iov, nng_iov *iov,
+                    size_t *ret_n) COXI_EXCLUDES(link->lock)
 {
+    if (link->sealed != NULL) {
+        if (coxi_sealed_put(link->sealed, iov, n_iov) != 0) {
+            return NNG_ECRYPTO;
+        }
+        iov[0] = coxi_sealed_unsent(link->sealed);
+        n_iov = 1;
+    }
+    if (!now) {
+        return NNG_ECANCELED;
+    }
     (void)nng_aio_set_iov(link->now_aio, n_iov, iov);
     nng_stream_send(link->stream, link->now_aio);
     nng_aio_cancel(link->now_aio); /* no effect if it is done already */
     nng_aio_wait(link->now_aio);
     *ret_n = nng_aio_count(link->now_aio);
     return nng_aio_result(link->now_aio);
-}
-
-/* Copies as much of a piece as the ring has room for. */
-static size_t write_piece(struct coxi_rings *rings, const nng_iov *piece)
-{
-    const uint8_t *from = piece->iov_buf;
-    size_t n = 0;
-    size_t room = 1;
-    while (n < piece->iov_len && room > 0) {
-        void *to = coxi_rings_room(rings, &room);
-        size_t part =
-            coxi_link_least(coxi_link_least(room, piece->iov_len - n), COXI_LINK_STEP);
-        memcpy(to, from + n, part);
-        n += part;
-        if (part > 0) {
-            coxi_rings_wrote(rings, part);
-        }
-    }
-    return n;
 }
 
 /* Copies the line into the ring, as send_now offers it to the kernel. NNG_ECANCELED:
@@ -322,7 +321,7 @@ static int send_local(struct coxi_link *link, unsigned n_iov, const nng_iov *iov
     size_t n = 0;
     do {
         for (unsigned i = 0; i < n_iov; i++) {
-            size_t part = write_piece(rings, &iov[i]);
+            size_t part = coxi_rings_write(rings, iov[i].iov_buf, iov[i].iov_len);
             n += part;
             if (part < iov[i].iov_len) {
                 break;
@@ -353,6 +352,9 @@ static void sent(struct coxi_link *link, int failed, size_t n, struct coxi_chunk
         }
         return;
     }
+    if (link->sealed != NULL && !link->is_local) {
+        n = coxi_sealed_sent(link->sealed, n);
+    }
     consume(link, n, done);
     if (coxi_link_is_finished(link) && coxi_link_mark_closed(link, COX_ECLOSED, "")) {
         coxi_link_shut(link);
@@ -367,15 +369,12 @@ void coxi_link_send_line(struct coxi_link *link, struct coxi_chunk **done)
         nng_iov iov[LINE_IOVS];
         unsigned n_iov = line_iov(link, iov);
         size_t n = 0;
+        bool is_local = link->is_local;
         link->sending = true;
-        int failed = NNG_ECANCELED;
-        if (round < ROUNDS_MAX || link->is_local) {
-            bool is_local = link->is_local;
-            coxi_unlock(&link->lock);
-            failed = is_local ? send_local(link, n_iov, iov, &n)
-                              : send_now(link, n_iov, iov, &n);
-            coxi_lock(&link->lock);
-        }
+        coxi_unlock(&link->lock);
+        int failed = is_local ? send_local(link, n_iov, iov, &n)
+                              : send_now(link, round < ROUNDS_MAX, n_iov, iov, &n);
+        coxi_lock(&link->lock);
         if (failed == NNG_ECANCELED && !coxi_link_closed(link)) {
             if (wait_for_peer(link)) {
                 continue;

@@ -108,10 +108,10 @@ struct coxi_guard coxi_hello_guard(const struct coxi_key *key,
 {
     struct coxi_guard guard = {
         .self = {hello->role, hello->index, hello->session.run},
-        .seal = COXI_SEAL_NONE,
     };
     if (key != NULL) {
         guard.key = *key;
+        guard.seal = key->seal;
     }
     return guard;
 }

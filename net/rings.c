@@ -504,6 +504,45 @@ void coxi_rings_took(struct coxi_rings *rings, size_t len)
     tell(rings, WANT_ROOM);
 }
 
+/* The next step of a copy: at most `room` and `left` bytes. */
+static size_t step_of(size_t room, size_t left)
+{
+    size_t step = room < left ? room : left;
+    return step < COXI_RINGS_STEP ? step : COXI_RINGS_STEP;
+}
+
+size_t coxi_rings_write(struct coxi_rings *rings, const void *from, size_t len)
+{
+    size_t n = 0;
+    size_t room = 1;
+    while (n < len && room > 0) {
+        void *to = coxi_rings_room(rings, &room);
+        size_t step = step_of(room, len - n);
+        memcpy(to, (const uint8_t *)from + n, step);
+        n += step;
+        if (step > 0) {
+            coxi_rings_wrote(rings, step);
+        }
+    }
+    return n;
+}
+
+size_t coxi_rings_read(struct coxi_rings *rings, void *to, size_t len)
+{
+    size_t n = 0;
+    size_t have = 1;
+    while (n < len && have > 0) {
+        const void *from = coxi_rings_data(rings, &have);
+        size_t step = step_of(have, len - n);
+        memcpy((uint8_t *)to + n, from, step);
+        n += step;
+        if (step > 0) {
+            coxi_rings_took(rings, step);
+        }
+    }
+    return n;
+}
+
 /* ---- lingering */
 
 struct wanted {

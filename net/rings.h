@@ -32,6 +32,9 @@ enum {
     COXI_RING_MAX = 16 * 1024 * 1024,
     COXI_RINGS_NAME_MAX = 96,
     COXI_RINGS_LAYOUT = 1, /* a change of the shared memory raises it: see rings.c */
+    /* Bytes copied before the other side is told of them, so that both sides copy at
+     * the same time. */
+    COXI_RINGS_STEP = 128 * 1024,
 };
 
 /* Makes two rings of `bytes` each, a power of two from COXI_RING_MIN to COXI_RING_MAX.
@@ -59,6 +62,11 @@ void coxi_rings_wrote(struct coxi_rings *rings, size_t len);
  * first `len` bytes of that piece for the writer. */
 const void *coxi_rings_data(struct coxi_rings *rings, size_t *ret_len);
 void coxi_rings_took(struct coxi_rings *rings, size_t len);
+
+/* Copy bytes into the ring, as many as it has room for, or out of it, as many as have
+ * come; return how many. */
+size_t coxi_rings_write(struct coxi_rings *rings, const void *from, size_t len);
+size_t coxi_rings_read(struct coxi_rings *rings, void *to, size_t len);
 
 /* True once the other side has written an impossible position. After that nothing is
  * read or written. */

@@ -144,6 +144,13 @@ struct cox_options {
      * read the file.
      */
     const char *key_file;
+
+    /*
+     * "off": with a key, messages over tcp are not encrypted, but still protected
+     * against changes. If either end of a connection says "on", it is on. NULL: what
+     * $COX_SEAL says; without that, "on".
+     */
+    const char *seal;
 };
 #define COX_OPTIONS_INIT COX_INIT(cox_options)
 

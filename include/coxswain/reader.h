@@ -22,6 +22,9 @@ struct cox_reader_options {
     /* The file with the run's key, or with that of its readers (coxswain key reader).
      * NULL: the file that $COX_KEY_FILE names; without that, there is no key. */
     const char *key_file;
+
+    /* As cox_options.seal. */
+    const char *seal;
 };
 #define COX_READER_OPTIONS_INIT COX_INIT(cox_reader_options)
 

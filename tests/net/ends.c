@@ -275,16 +275,22 @@ void door_close(struct door *door)
     coxi_mutex_fini(&door->lock);
 }
 
-static void connect_pair(struct pair *pair, bool tcp, struct coxi_link **ret_near,
-                         struct coxi_link **ret_far)
+static void connect_through(struct pair *pair, const struct coxi_guard *guard,
+                            struct coxi_link **ret_near, struct coxi_link **ret_far)
 {
-    door_open(&pair->door, tcp);
-    assert_code(0, coxi_link_connect(pair->door.url, NULL, WAIT_MS, ret_near));
+    assert_code(0, coxi_link_connect(pair->door.url, guard, WAIT_MS, ret_near));
     *ret_far = door_wait(&pair->door);
     coxi_link_allow(*ret_near, ALLOWED, ALLOWED);
     coxi_link_allow(*ret_far, ALLOWED, ALLOWED);
     end_init(&pair->near);
     end_init(&pair->far);
+}
+
+static void connect_pair(struct pair *pair, bool tcp, struct coxi_link **ret_near,
+                         struct coxi_link **ret_far)
+{
+    door_open(&pair->door, tcp);
+    connect_through(pair, NULL, ret_near, ret_far);
 }
 
 void pair_open(struct pair *pair, bool tcp, enum end_mode mode)
@@ -306,6 +312,21 @@ void pair_open_gathered(struct pair *pair, struct coxi_gather *gather)
     coxi_link_go_local(far);
     end_start(&pair->near, near, END_RUN);
     end_start(&pair->far, far, END_RUN);
+}
+
+void pair_open_sealed(struct pair *pair, enum coxi_seal seal, enum end_mode mode)
+{
+    struct coxi_link *near, *far;
+    const struct coxi_guard ps = {.key = {.kind = COXI_KEY_RUN, .secret = {1}},
+                                  .self = {.role = COXI_ROLE_PS, .index = 9},
+                                  .seal = seal,
+                                  .rekey_records = 3};
+    struct coxi_guard worker = ps;
+    worker.self = (struct coxi_party){.role = COXI_ROLE_WORKER, .index = 3, .run = 1};
+    door_open_guarded(&pair->door, "tcp://127.0.0.1:0", &ps);
+    connect_through(pair, &worker, &near, &far);
+    end_start(&pair->near, near, mode);
+    end_start(&pair->far, far, mode);
 }
 
 void pair_open_local(struct pair *pair)
@@ -334,7 +355,11 @@ void for_each_link(void (*check)(struct pair *pair))
     coxi_gather_free(gather);
     for (int i = 0; i < 4; i++) {
         struct pair pair;
-        pair_open(&pair, i % 2 == 0, i / 2 == 0 ? END_RUN : END_START);
+        enum end_mode mode = i / 2 == 0 ? END_RUN : END_START;
+        pair_open(&pair, i % 2 == 0, mode);
+        check(&pair);
+        pair_close(&pair);
+        pair_open_sealed(&pair, i % 2 == 0 ? COXI_SEAL_FULL : COXI_SEAL_MAC, mode);
         check(&pair);
         pair_close(&pair);
     }

@@ -101,11 +101,15 @@ struct pair {
 void pair_open(struct pair *pair, bool tcp, enum end_mode mode);
 void pair_close(struct pair *pair);
 
+/* The same over tcp, sealed, with a new key after every third record. The near end is
+ * worker 3 of run 1, the far end ps 9. */
+void pair_open_sealed(struct pair *pair, enum coxi_seal seal, enum end_mode mode);
+
 /* The same over shared memory; _gathered: `gather` receives for the near end. */
 void pair_open_local(struct pair *pair);
 void pair_open_gathered(struct pair *pair, struct coxi_gather *gather);
 
-/* Runs `check` for tcp and ipc, in both modes; for shared memory; and for that with a
+/* Runs `check` for tcp and ipc, sealed and not, in both modes; for shared memory; and for that with a
  * gatherer. */
 void for_each_link(void (*check)(struct pair *pair));
 
