@@ -344,11 +344,29 @@ static int answer_count(struct coxi_tenant *tenant, struct coxi_peer *peer,
     return coxi_message_send(peer->link, &answer, NULL, false);
 }
 
-/* True if a peer of this role may send such a request. */
-static bool may_ask(const struct coxi_peer *peer, enum coxi_message_kind kind)
+/* Checks that a peer of this role may send such a request: only clients decide who has
+ * the ps and which variables there are, and each only for itself. COX_EREFUSED. */
+static int check_role(const struct coxi_peer *peer, const struct coxi_message *m)
 {
-    return peer->hello.role != COXI_ROLE_TOOL || kind == COXI_PULL ||
-           kind == COXI_COUNT || kind == COXI_DESCRIBE;
+    enum coxi_message_kind kind = m->kind;
+    bool reads = kind == COXI_PULL || kind == COXI_COUNT;
+    switch (peer->hello.role) {
+    case COXI_ROLE_CLIENT:
+        return kind != COXI_CLAIM || coxi_session_equal(&peer->hello.session, &m->claim)
+                   ? 0
+                   : coxi_error(COX_EREFUSED, "a client claims a ps only for itself");
+    case COXI_ROLE_WORKER:
+        return reads || kind == COXI_COMMIT
+                   ? 0
+                   : coxi_error(COX_EREFUSED, "a worker may only pull and commit");
+    case COXI_ROLE_TOOL:
+        return reads || kind == COXI_DESCRIBE
+                   ? 0
+                   : coxi_error(COX_EREFUSED, "a tool may only read");
+    case COXI_ROLE_PS:
+        break; /* on_hello has refused it */
+    }
+    return coxi_error(COX_EREFUSED, "a ps asks another ps nothing");
 }
 
 static int handle(struct coxi_tenant *tenant, struct coxi_peer *peer,
@@ -414,13 +432,12 @@ static int on_message(void *arg, struct coxi_peer *peer, const struct coxi_messa
                       const struct coxi_frame *frame)
 {
     (void)arg;
-    if (frame->dropped) {
-        return coxi_payloads_refuse(&tenant_of(peer)->payloads, peer, m);
+    int r = check_role(peer, m);
+    if (r != 0) {
+        return answer_status(peer, m, COXI_STATUS, r);
     }
-    return may_ask(peer, m->kind)
-               ? handle(tenant_of(peer), peer, m, frame)
-               : answer_status(peer, m, COXI_STATUS,
-                               coxi_error(COX_EREFUSED, "a tool may only read"));
+    return frame->dropped ? coxi_payloads_refuse(&tenant_of(peer)->payloads, peer, m)
+                          : handle(tenant_of(peer), peer, m, frame);
 }
 
 static const struct coxi_server_events events = {

@@ -96,10 +96,18 @@ static int admit(const struct worker *worker, const struct coxi_peer *peer)
                           worker->options.index,
                           (unsigned long long)run->session.generation);
     }
-    return coxi_session_equal(&run->session, session) &&
-                   run->options.connection > peer->number
-               ? coxi_error(COX_ECLOSED, "the client has opened a newer connection")
-               : 0;
+    if (coxi_session_equal(&run->session, session)) {
+        return run->options.connection > peer->number
+                   ? coxi_error(COX_ECLOSED, "the client has opened a newer connection")
+                   : 0;
+    }
+    /* A client that takes another's place has a higher generation. */
+    return run->session.generation < session->generation || atomic_load(&run->closed)
+               ? 0
+               : coxi_error(COX_EFENCED,
+                            "worker %u serves another client of generation %llu",
+                            worker->options.index,
+                            (unsigned long long)run->session.generation);
 }
 
 /* A client opens its control connection: begins a new run, in place of the one it has

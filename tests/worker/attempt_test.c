@@ -1,6 +1,7 @@
 /* An attempt: its commits and its report. */
 #include <string.h>
 
+#include "tests/ps/caller.h"
 #include "tests/test.h"
 #include "tests/worker/rig.h"
 
@@ -223,17 +224,19 @@ TEST(attempt_of_an_older_client_is_fenced)
     struct rig rig;
     rig_open(&rig, 1, 1, 16);
     (void)rig_counter(&rig, "counter", 0);
-    struct coxi_psc_request request = {0};
-    struct coxi_message claim = {.kind = COXI_CLAIM,
-                                 .claim = {.run = 1, .generation = 2, .token = 10}};
-    assert_code(
-        0, coxi_psc_call(rig.client[0], &claim, &request, COXI_STATUS, NULL, NULL));
+    const struct coxi_session newer = {.run = 1, .generation = 2, .token = 10};
+    const struct coxi_hello hello = {.role = COXI_ROLE_CLIENT, .session = newer};
+    const struct coxi_message claim = {.kind = COXI_CLAIM, .claim = newer};
+    struct caller *client = caller_join(rig.addresses[0], &hello);
+    caller_send(client, &claim, NULL, 0);
+    assert_int_equal(0, caller_expect(client, COXI_STATUS)->status.code);
     rig_push_add(&rig, 1, 1, "counter", 1);
     (void)rig_expect(&rig, 1, COX_EFENCED);
     const struct cox_value arg = COX_VECTOR("variable", COX_U8, 8, "counter");
     rig_push(&rig, 2, 1, "pull", &arg, 1);
     /* reported as the worker's error, not as the step's */
     (void)rig_expect(&rig, 2, COX_EFENCED);
+    caller_close(client);
     rig_close(&rig);
 }
 

@@ -241,6 +241,23 @@ TEST(worker_leaves_an_older_generation_for_a_newer_one)
     worker_close(&w);
 }
 
+/* Somebody who has learnt run and generation is not the client that has the worker. */
+TEST(worker_lets_in_no_twin_of_its_client)
+{
+    const struct coxi_session twin = {run1.run, run1.generation, run1.token + 1};
+    const struct coxi_hello hello = hello_of(&twin);
+    struct worker worker;
+    worker_open(&worker);
+    struct caller *client = join(&worker, &run1);
+    send_layout(client, &run1);
+    struct caller *stranger = caller_open(worker.address, &hello);
+    caller_expect_refusal(stranger, COX_EFENCED, "another client of generation 5");
+    caller_close(stranger);
+    send_module(client, "probe"); /* it still has the worker */
+    caller_close(client);
+    worker_close(&worker);
+}
+
 TEST(a_connection_in_place_of_another_of_the_same_client_ends_that)
 {
     struct worker w;
