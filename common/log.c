@@ -2,7 +2,6 @@
  * start. */
 #include "common/log.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -15,7 +14,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/error.h"
+#include "common/log_line.h"
 
 static const char *const level_names[] = {"debug", "info", "warn", "error"};
 static const char *log_role = "client";
@@ -76,15 +77,7 @@ static void write_line(enum coxi_log_level level, const char *event, const char 
     used += (size_t)snprintf(
         line + used, sizeof(line) - used, ".%03ldZ level=%s role=%s index=%u event=%s ",
         now.tv_nsec / 1000000, level_names[level], log_role, log_index, event);
-    int more = vsnprintf(line + used, sizeof(line) - used, format, args);
-    used += more > 0 ? (size_t)more : 0;
-    if (used > sizeof(line) - 2) {
-        used = sizeof(line) - 2;
-    }
-    /* Text of a peer or a path must not look like another event. */
-    for (size_t i = 0; i < used; i++) {
-        line[i] = iscntrl((unsigned char)line[i]) ? '.' : line[i];
-    }
+    used += coxi_log_text(line + used, sizeof(line) - 1 - used, format, args);
     line[used++] = '\n';
     /* Ignore errors, because there is no other place to report them. */
     (void)!write(log_fd, line, used);
@@ -111,6 +104,21 @@ void coxi_log_line(enum coxi_log_level level, const char *event, const char *for
     va_start(args, format);
     write_line(level, event, format, args);
     va_end(args);
+}
+
+/* ---- events that others can cause as often as they like */
+
+bool coxi_seldom(struct coxi_seldom *seldom, uint64_t *ret_n)
+{
+    uint64_t now = coxi_now_ms();
+    uint64_t last = atomic_load(&seldom->told_ms);
+    atomic_fetch_add(&seldom->n, 1);
+    if ((last != 0 && now - last < COXI_SELDOM_MS) ||
+        !atomic_compare_exchange_strong(&seldom->told_ms, &last, now)) {
+        return false;
+    }
+    *ret_n = atomic_exchange(&seldom->n, 0);
+    return true;
 }
 
 /* ---- the bound on its size */

@@ -8,6 +8,8 @@
 #ifndef COXI_COMMON_LOG_H
 #define COXI_COMMON_LOG_H
 
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 enum coxi_log_level { COXI_LOG_DEBUG, COXI_LOG_INFO, COXI_LOG_WARN, COXI_LOG_ERROR };
@@ -45,8 +47,8 @@ void coxi_log_bound(uint64_t max_bytes);
  */
 void coxi_log_trim(void);
 
-/* Writes one line in one write(2): `event`, then the formatted key=value pairs, with
- * dots instead of control characters. A line longer than about 2000 bytes is cut. Any
+/* Writes one line in one write(2): `event`, then the formatted key=value pairs, whose
+ * texts are escaped (common/log_line.h). A line longer than about 2000 bytes is cut. Any
  * thread. */
 void coxi_log(enum coxi_log_level level, const char *event, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -54,5 +56,21 @@ void coxi_log(enum coxi_log_level level, const char *event, const char *format, 
 /* Like coxi_log, but regardless of the least level. */
 void coxi_log_line(enum coxi_log_level level, const char *event, const char *format,
                    ...) __attribute__((format(printf, 3, 4)));
+
+/*
+ * Bounds the lines about a kind of event that a stranger can cause as often as he likes,
+ * because strangers must not fill the disk: at most one line in COXI_SELDOM_MS. A zeroed
+ * one is ready for use.
+ */
+struct coxi_seldom {
+    atomic_uint_least64_t told_ms;
+    atomic_uint_least64_t n; /* events since the last line */
+};
+
+enum { COXI_SELDOM_MS = 10000 };
+
+/* Counts an event. True: log a line now, which says *ret_n, the number of events since
+ * the last line, this one included. Any thread. */
+bool coxi_seldom(struct coxi_seldom *seldom, uint64_t *ret_n);
 
 #endif

@@ -12,14 +12,16 @@ enum { LOOKS = 16, TRY_AGAIN = 64 };
 
 atomic_uint coxi_patience_ms = COXI_PATIENCE_MS;
 
-int coxi_thread_start(pthread_t *ret, const char *name, void *(*run)(void *), void *arg)
+/* `attr` NULL: a thread as the system makes them. */
+static int start(pthread_t *ret, const pthread_attr_t *attr, const char *name,
+                 void *(*run)(void *), void *arg)
 {
     /* Signals belong to the program's own threads, never to ours. */
     sigset_t all;
     sigset_t old;
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &old);
-    int failed = pthread_create(ret, NULL, run, arg);
+    int failed = pthread_create(ret, attr, run, arg);
     (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (failed != 0) {
         char reason[128];
@@ -30,6 +32,24 @@ int coxi_thread_start(pthread_t *ret, const char *name, void *(*run)(void *), vo
     (void)snprintf(short_name, sizeof(short_name), "%s", name);
     (void)pthread_setname_np(*ret, short_name);
     return 0;
+}
+
+int coxi_thread_start(pthread_t *ret, const char *name, void *(*run)(void *), void *arg)
+{
+    return start(ret, NULL, name, run, arg);
+}
+
+int coxi_thread_start_small(pthread_t *ret, const char *name, void *(*run)(void *),
+                            void *arg)
+{
+    pthread_attr_t attr;
+    if (pthread_attr_init(&attr) != 0) {
+        return coxi_error_memory("a thread");
+    }
+    (void)pthread_attr_setstacksize(&attr, COXI_STACK_SMALL);
+    int r = start(ret, &attr, name, run, arg);
+    (void)pthread_attr_destroy(&attr);
+    return r;
 }
 
 static void relax(void)

@@ -246,9 +246,20 @@ bool coxi_linger(struct coxi_linger *linger, const struct coxi_linger_limits *li
 
 /* ---- threads */
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { COXI_STACK_SMALL = 2 << 20 }; /* sanitizers make frames larger */
+#else
+enum { COXI_STACK_SMALL = 1 << 20 };
+#endif
+
 /* Starts a thread with a name that ps and gdb show (at most 15 bytes). 0 or
  * COX_ENOMEM. */
 int coxi_thread_start(pthread_t *ret, const char *name, void *(*run)(void *),
                       void *arg);
+
+/* The same with a stack of COXI_STACK_SMALL bytes, for threads of which there may be
+ * thousands, and whose functions have no large arrays. */
+int coxi_thread_start_small(pthread_t *ret, const char *name, void *(*run)(void *),
+                            void *arg);
 
 #endif

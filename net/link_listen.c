@@ -44,10 +44,7 @@ struct coxi_listener {
     struct newcomer *first COXI_GUARDED_BY(lock);
     struct newcomer **last COXI_GUARDED_BY(lock);
     uint32_t n_newcomers COXI_GUARDED_BY(lock);
-    /* peers denied since the last log line about them ... */
-    uint64_t n_denied COXI_GUARDED_BY(lock);
-    /* ... and the time of that line; 0: none yet */
-    uint64_t told_ms COXI_GUARDED_BY(lock);
+    struct coxi_seldom denied;
     uint32_t newcomers_max; /* fixed */
 };
 
@@ -61,7 +58,6 @@ struct newcomer {
 
 enum {
     NEWCOMERS_MAX = 1024, /* peers that prove themselves at a time */
-    DENIED_MS = 10000,    /* at least between two log lines about denied peers */
     ACCEPT_REST_MS = 50,
     SOCKET_MODE = 0600,
     CLAIM_MS = 1000, /* how long an address may be in use before that is an error */
@@ -93,20 +89,11 @@ static void take_out(struct newcomer *newcomer)
     coxi_unlock(&listener->lock);
 }
 
-/* Logs that a peer was denied, and how many were denied since the last such line. Logs
- * at most one line in DENIED_MS, because strangers must not fill the disk. */
+/* Logs that a peer was denied, and how many were denied since the last such line. */
 static void tell_denied(struct coxi_listener *listener, const char *peer)
 {
-    uint64_t now = coxi_now_ms();
-    coxi_lock(&listener->lock);
-    uint64_t n = ++listener->n_denied;
-    bool tell = listener->told_ms == 0 || now - listener->told_ms >= DENIED_MS;
-    if (tell) {
-        listener->told_ms = now;
-        listener->n_denied = 0;
-    }
-    coxi_unlock(&listener->lock);
-    if (tell) {
+    uint64_t n;
+    if (coxi_seldom(&listener->denied, &n)) {
         coxi_log(COXI_LOG_WARN, "connection_denied",
                  "address=%s peer=%s denied=%llu text=\"%s\"", listener->url, peer,
                  (unsigned long long)n, coxi_error_text());

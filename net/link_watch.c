@@ -76,6 +76,14 @@ static bool has_unread(const struct coxi_link *link)
     return rings != NULL && coxi_rings_unread(rings);
 }
 
+/* True if the peer writes counts that cannot be. Whoever reads or writes would notice,
+ * but perhaps nobody does. */
+static bool has_false_counts(const struct coxi_link *link)
+{
+    struct coxi_rings *rings = atomic_load(&link->rings);
+    return rings != NULL && link->is_local && !coxi_rings_check(rings);
+}
+
 /* The reason to close the link at `now`, or NULL. */
 static const char *verdict(const struct coxi_link *link, uint64_t now,
                            uint64_t timeout_ms)
@@ -125,7 +133,10 @@ static struct coxi_link *look(struct coxi_links *links) COXI_EXCLUDES(links->loc
             }
         }
         const char *text = verdict(link, now, links->timeout_ms);
-        if (text != NULL) {
+        if (has_false_counts(link)) {
+            coxi_link_close(link, COX_EPROTO,
+                            "the peer does not keep to the local path");
+        } else if (text != NULL) {
             coxi_link_close(link, COX_ETIMEDOUT, text);
         } else if (take_beat(link, now, links->timeout_ms)) {
             link->beat_next = beats;

@@ -72,6 +72,11 @@ size_t coxi_rings_read(struct coxi_rings *rings, void *to, size_t len);
  * read or written. */
 bool coxi_rings_broken(const struct coxi_rings *rings);
 
+/* Looks at all counts of the other side: beyond the ring, beyond our own, or smaller
+ * than before they are impossible. False: the rings are broken. Any thread, even while
+ * others read and write. */
+bool coxi_rings_check(struct coxi_rings *rings);
+
 /*
  * Poll for data (the reader) or for `bytes` of room (the writer) for a moment; true: it
  * has come. Call these before waiting. While bytes stream, polling saves a sleep and a

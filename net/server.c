@@ -1,20 +1,19 @@
 /*
- * See server.h. A connection is a struct connection in a list: its thread marks it as
- * ended, and the next tick (or the end of the server) joins the thread and frees it.
- * While a peer does not read its answers, nothing is read from it.
+ * See server.h. A connection is a struct coxi_connection in a list. When it ends, its thread
+ * takes it out of the list, frees what it holds, and joins the thread that ended before
+ * it; the next tick (or the end of the server) joins the last one. While a peer does not
+ * read its answers, nothing is read from it.
  *
  * A server that dials has a thread for dialling, which also serves that connection.
  * Data connections are in the list like accepted ones; their threads dial first.
  */
-#include "net/server.h"
-
-#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "common/error.h"
 #include "common/log.h"
 #include "common/rand.h"
 #include "common/sync.h"
+#include "net/server_internal.h"
 
 enum {
     CONNECTIONS_MAX = 16384,
@@ -25,36 +24,6 @@ enum {
     REST_MAX_MS = 2000,
     /* data connections that we dialled: one in use, and those that are ending */
     DATA_MAX = 8,
-};
-
-struct coxi_server {
-    struct coxi_server_options options;
-    struct coxi_links *links;
-    struct coxi_listener *listener;
-    pthread_t dialler;
-    bool dials;             /* its dialling thread exists */
-    struct coxi_mutex lock; /* comes before the lock of the links */
-    pthread_cond_t changed; /* signals `started` or `stopping` */
-    bool started COXI_GUARDED_BY(lock);
-    bool stopping COXI_GUARDED_BY(lock); /* nothing is dialled any more */
-    /* the peer has been away for long, so failures to dial it are not logged */
-    bool quiet COXI_GUARDED_BY(lock);
-    struct connection *connections COXI_GUARDED_BY(lock);
-    size_t n_connections COXI_GUARDED_BY(lock);
-    /* connections begun so far, which is also the number of the newest */
-    uint64_t n_begun COXI_GUARDED_BY(lock);
-};
-
-struct connection {
-    struct coxi_peer peer;   /* hello: written once, under the lock */
-    struct connection *next; /* in the server's list, or in a list of those taken out */
-    pthread_t thread;
-    bool dialled;              /* we dialled it: our greeting comes first */
-    enum coxi_channel channel; /* if dialled: which one */
-    /* if it is a data connection that we dialled: the control link */
-    struct coxi_link *control;
-    atomic_bool greeted; /* written under the server's lock */
-    bool ended COXI_GUARDED_BY_OF(struct coxi_server, lock);
 };
 
 /* ---- a connection's thread */
@@ -94,7 +63,7 @@ static int answer_hello(const struct coxi_peer *peer, const struct coxi_hello *h
     return r;
 }
 
-static int greet(struct connection *connection, const struct coxi_frame *frame)
+static int greet(struct coxi_connection *connection, const struct coxi_frame *frame)
 {
     struct coxi_peer *peer = &connection->peer;
     struct coxi_server *server = peer->server;
@@ -127,7 +96,7 @@ static int greet(struct connection *connection, const struct coxi_frame *frame)
 
 static int on_frame(void *arg, struct coxi_link *link, const struct coxi_frame *frame)
 {
-    struct connection *connection = arg;
+    struct coxi_connection *connection = arg;
     struct coxi_server *server = connection->peer.server;
     struct coxi_message message;
     if (!connection->greeted) {
@@ -145,7 +114,7 @@ static int on_frame(void *arg, struct coxi_link *link, const struct coxi_frame *
 static bool takes(void *arg, struct coxi_link *link, const struct coxi_frame *frame)
 {
     (void)link;
-    struct connection *connection = arg;
+    struct coxi_connection *connection = arg;
     const struct coxi_server_options *options = &connection->peer.server->options;
     struct coxi_message message;
     /* on_frame closes a connection whose message is malformed */
@@ -169,10 +138,25 @@ static void log_not_reached(struct coxi_server *server, const char *text)
              "address=%s error=\"%s\"", server->options.dial, text);
 }
 
+/* Logs that a connection was closed. A peer may have one closed as often as it likes, so
+ * of those that were not expected one line for each code in a while must do. */
+static void log_closed(struct coxi_connection *connection, bool expected, int code,
+                       const char *text)
+{
+    uint64_t n = 1;
+    size_t kind = code < 0 && code > -COXI_SERVER_CODES_MAX ? (size_t)-code : 0;
+    if (expected || coxi_seldom(&connection->peer.server->closed[kind], &n)) {
+        coxi_log(expected ? COXI_LOG_DEBUG : COXI_LOG_WARN, "connection_closed",
+                 "peer_role=%d peer_index=%u code=%s closed=%llu text=\"%s\"",
+                 (int)connection->peer.hello.role, connection->peer.hello.index,
+                 coxi_error_name(code), (unsigned long long)n, text);
+    }
+}
+
 static void on_close(void *arg, struct coxi_link *link, int code, const char *text)
 {
     (void)link;
-    struct connection *connection = arg;
+    struct coxi_connection *connection = arg;
     struct coxi_server *server = connection->peer.server;
     const struct coxi_server_options *options = &server->options;
     if (code == COX_ECLOSED && connection->dialled && !connection->greeted &&
@@ -183,10 +167,7 @@ static void on_close(void *arg, struct coxi_link *link, int code, const char *te
     }
     bool expected = code == COX_ECLOSED || code == COX_ECANCELLED ||
                     (connection->dialled && !connection->greeted && is_quiet(server));
-    coxi_log(expected ? COXI_LOG_DEBUG : COXI_LOG_WARN, "connection_closed",
-             "peer_role=%d peer_index=%u code=%s text=\"%s\"",
-             (int)connection->peer.hello.role, connection->peer.hello.index,
-             coxi_error_name(code), text);
+    log_closed(connection, expected, code, text);
     if (connection->greeted && options->events->on_close != NULL) {
         options->events->on_close(options->arg, &connection->peer);
     }
@@ -199,7 +180,7 @@ static const struct coxi_link_events link_events = {
 };
 
 /* Connects, and greets first. Returns 0, or the reason why it failed. */
-static int dial(struct connection *connection)
+static int dial(struct coxi_connection *connection)
 {
     struct coxi_server *server = connection->peer.server;
     struct coxi_link *link;
@@ -228,7 +209,7 @@ static int dial(struct connection *connection)
 
 /* Serves a connection until it is closed. Returns 0, or the reason why dialling or
  * greeting failed. */
-static int serve(struct connection *connection)
+static int serve(struct coxi_connection *connection)
 {
     int r = connection->dialled ? dial(connection) : 0;
     if (r != 0) {
@@ -238,17 +219,69 @@ static int serve(struct connection *connection)
     return connection->greeted ? 0 : r;
 }
 
+static void connection_release(struct coxi_connection *connection)
+{
+    coxi_link_unref(connection->peer.link);
+    coxi_link_unref(connection->control);
+    coxi_buffer_fini(&connection->peer.scratch);
+    coxi_buffer_fini(&connection->peer.aside);
+    connection->peer.link = connection->control = NULL;
+}
+
+static void connection_free(struct coxi_connection *connection)
+{
+    connection_release(connection);
+    free(connection);
+}
+
+/* Joins the threads of a list of connections, and frees them. */
+static void join(struct coxi_connection *connection)
+{
+    while (connection != NULL) {
+        struct coxi_connection *next = connection->next;
+        (void)pthread_join(connection->thread, NULL);
+        connection_free(connection);
+        connection = next;
+    }
+}
+
+/* Takes a connection out of the server's list. */
+static void take_out(struct coxi_server *server, struct coxi_connection *connection)
+    COXI_REQUIRES(server->lock)
+{
+    *connection->at = connection->next;
+    if (connection->next != NULL) {
+        connection->next->at = connection->at;
+    }
+    connection->at = NULL;
+    connection->next = NULL;
+    server->n_connections--;
+}
+
+/* The end of a connection's thread. */
+static void leave(struct coxi_server *server, struct coxi_connection *connection)
+{
+    struct coxi_connection *before = NULL;
+    coxi_lock(&server->lock);
+    if (connection->at != NULL) {
+        take_out(server, connection);
+        before = server->ended;
+        server->ended = connection;
+    }
+    coxi_unlock(&server->lock);
+    connection_release(connection);
+    join(before);
+}
+
 static void *connection_thread(void *arg)
 {
-    struct connection *connection = arg;
+    struct coxi_connection *connection = arg;
     struct coxi_server *server = connection->peer.server;
     int r = serve(connection);
     if (connection->control != NULL && r != 0) {
         coxi_link_close(connection->control, r, "it cannot be dialled for data");
     }
-    coxi_lock(&server->lock);
-    connection->ended = true;
-    coxi_unlock(&server->lock);
+    leave(server, connection);
     return NULL;
 }
 
@@ -256,14 +289,27 @@ static void *connection_thread(void *arg)
 static size_t count_data(const struct coxi_server *server) COXI_REQUIRES(server->lock)
 {
     size_t n = 0;
-    for (const struct connection *c = server->connections; c != NULL; c = c->next) {
+    for (const struct coxi_connection *c = server->connections; c != NULL;
+         c = c->next) {
         n += c->dialled;
     }
     return n;
 }
 
+static void put_in(struct coxi_server *server, struct coxi_connection *connection)
+    COXI_REQUIRES(server->lock)
+{
+    connection->next = server->connections;
+    connection->at = &server->connections;
+    if (connection->next != NULL) {
+        connection->next->at = &connection->next;
+    }
+    server->connections = connection;
+    server->n_connections++;
+}
+
 /* Puts a connection in the list and starts its thread. */
-static int begin(struct coxi_server *server, struct connection *connection)
+static int begin(struct coxi_server *server, struct coxi_connection *connection)
 {
     int r = 0;
     coxi_lock(&server->lock);
@@ -279,32 +325,21 @@ static int begin(struct coxi_server *server, struct connection *connection)
             coxi_link_listen_to(connection->peer.link, &link_events, connection);
             coxi_links_add(server->links, connection->peer.link);
         }
-        r = coxi_thread_start(&connection->thread, "cox:peer", connection_thread,
-                              connection);
+        r = coxi_thread_start_small(&connection->thread, "cox:peer", connection_thread,
+                                    connection);
     }
     if (r == 0) {
-        connection->next = server->connections;
-        server->connections = connection;
-        server->n_connections++;
+        put_in(server, connection);
     }
     coxi_unlock(&server->lock);
     return r;
-}
-
-static void connection_free(struct connection *connection)
-{
-    coxi_link_unref(connection->peer.link);
-    coxi_link_unref(connection->control);
-    coxi_buffer_fini(&connection->peer.scratch);
-    coxi_buffer_fini(&connection->peer.aside);
-    free(connection);
 }
 
 /* Makes a connection and its thread. Does nothing else, because it runs on one of nng's
  * threads. */
 static void accepted(void *arg, struct coxi_link *link)
 {
-    struct connection *connection = calloc(1, sizeof(*connection));
+    struct coxi_connection *connection = calloc(1, sizeof(*connection));
     int r = COX_ENOMEM;
     if (connection == NULL) {
         (void)coxi_error_memory("a connection");
@@ -313,9 +348,11 @@ static void accepted(void *arg, struct coxi_link *link)
         connection->peer.link = link;
         r = begin(arg, connection);
     }
-    if (r != 0) {
-        coxi_log(COXI_LOG_WARN, "connection_dropped", "error=\"%s\"",
-                 coxi_error_text());
+    uint64_t n;
+    struct coxi_server *server = arg;
+    if (r != 0 && coxi_seldom(&server->dropped, &n)) {
+        coxi_log(COXI_LOG_WARN, "connection_dropped", "dropped=%llu error=\"%s\"",
+                 (unsigned long long)n, coxi_error_text());
     }
     if (r != 0 && connection != NULL) {
         coxi_links_drop(link);
@@ -327,7 +364,7 @@ static void accepted(void *arg, struct coxi_link *link)
 
 int coxi_server_dial_data(struct coxi_server *server, const struct coxi_peer *control)
 {
-    struct connection *connection = calloc(1, sizeof(*connection));
+    struct coxi_connection *connection = calloc(1, sizeof(*connection));
     if (connection == NULL) {
         return coxi_error_memory("a connection");
     }
@@ -367,7 +404,7 @@ static void *dialler_thread(void *arg)
     }
     coxi_unlock(&server->lock);
     do {
-        struct connection connection = {.peer.server = server, .dialled = true};
+        struct coxi_connection connection = {.peer.server = server, .dialled = true};
         int r = serve(&connection);
         if (connection.peer.link == NULL) {
             log_not_reached(server, coxi_error_text());
@@ -444,104 +481,20 @@ struct coxi_links *coxi_server_links(struct coxi_server *server)
     return server->links;
 }
 
-bool coxi_server_any(struct coxi_server *server, coxi_peer_match match, const void *arg)
+/* Takes the connection that ended last (`all`: also every connection in the list). */
+static struct coxi_connection *take_ended(struct coxi_server *server, bool all)
 {
-    bool any = false;
     coxi_lock(&server->lock);
-    for (struct connection *c = server->connections; c != NULL && !any; c = c->next) {
-        any = c->greeted && !c->ended && match(arg, &c->peer);
-    }
-    coxi_unlock(&server->lock);
-    return any;
-}
-
-uint64_t coxi_server_heard_ms(struct coxi_server *server, coxi_peer_match match,
-                              const void *arg)
-{
-    uint64_t last = 0;
-    coxi_lock(&server->lock);
-    for (struct connection *c = server->connections; c != NULL; c = c->next) {
-        if (c->greeted && !c->ended && match(arg, &c->peer)) {
-            uint64_t heard = coxi_link_heard_ms(c->peer.link);
-            last = heard > last ? heard : last;
-        }
-    }
-    coxi_unlock(&server->lock);
-    return last;
-}
-
-/* Lists the links of the peers for which `match` is true, with a reference to each; the
- * caller frees *ret with free(). */
-static size_t take_links(struct coxi_server *server, coxi_peer_match match,
-                         const void *arg, struct coxi_link ***ret)
-{
-    size_t n = 0;
-    coxi_lock(&server->lock);
-    struct coxi_link **links =
-        calloc(server->n_connections + 1, sizeof(struct coxi_link *));
-    for (struct connection *c = server->connections; c != NULL && links != NULL;
-         c = c->next) {
-        if (c->greeted && !c->ended && match(arg, &c->peer)) {
-            links[n++] = coxi_link_ref(c->peer.link);
-        }
-    }
-    coxi_unlock(&server->lock);
-    *ret = links;
-    return n;
-}
-
-void coxi_server_tell(struct coxi_server *server, coxi_peer_match match,
-                      const void *arg, const struct coxi_message *message)
-{
-    struct coxi_link **links;
-    size_t n = take_links(server, match, arg, &links);
-    for (size_t i = 0; i < n; i++) {
-        (void)coxi_message_send(links[i], message, NULL, false);
-        coxi_link_unref(links[i]);
-    }
-    free(links);
-}
-
-void coxi_server_close(struct coxi_server *server, coxi_peer_match match,
-                       const void *arg, int code, const char *text)
-{
-    struct coxi_link **links;
-    size_t n = take_links(server, match, arg, &links);
-    for (size_t i = 0; i < n; i++) {
-        coxi_link_close(links[i], code, text);
-        coxi_link_unref(links[i]);
-    }
-    free(links);
-}
-
-/* Takes the connections that have ended (`all`: every connection) out of the list. */
-static struct connection *take_ended(struct coxi_server *server, bool all)
-{
-    struct connection *taken = NULL;
-    coxi_lock(&server->lock);
-    for (struct connection **at = &server->connections; *at != NULL;) {
-        struct connection *connection = *at;
-        if (!all && !connection->ended) {
-            at = &connection->next;
-            continue;
-        }
-        *at = connection->next;
+    struct coxi_connection *taken = server->ended;
+    server->ended = NULL;
+    while (all && server->connections != NULL) {
+        struct coxi_connection *connection = server->connections;
+        take_out(server, connection);
         connection->next = taken;
         taken = connection;
-        server->n_connections--;
     }
     coxi_unlock(&server->lock);
     return taken;
-}
-
-static void join(struct connection *connection)
-{
-    while (connection != NULL) {
-        struct connection *next = connection->next;
-        (void)pthread_join(connection->thread, NULL);
-        connection_free(connection);
-        connection = next;
-    }
 }
 
 void coxi_server_tick(struct coxi_server *server)

@@ -116,7 +116,7 @@ void coxi_server_tell(struct coxi_server *server, coxi_peer_match match,
 void coxi_server_close(struct coxi_server *server, coxi_peer_match match,
                        const void *arg, int code, const char *text);
 
-/* Sends heartbeats and frees closed connections. Call it several times in a quarter of
+/* Sends heartbeats, and joins the thread of the last closed connection. Call it several times in a quarter of
  * the timeout. */
 void coxi_server_tick(struct coxi_server *server);
 

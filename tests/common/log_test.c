@@ -140,7 +140,8 @@ TEST(a_line_break_in_a_value_starts_no_line)
     for (const char *c = text; *c != '\n'; c++) {
         assert_true((unsigned char)*c >= ' ');
     }
-    assert_line(text, "level=info role=ps index=0 event=refused error=\"first.ts=2026");
+    assert_line(text,
+                "level=info role=ps index=0 event=refused error=\"first\\\\x0ats=2026");
     free(text);
 }
 
@@ -313,4 +314,67 @@ TEST(a_log_without_a_bound_and_one_that_is_no_file_are_left_alone)
     (void)close(ends[0]);
     (void)close(ends[1]);
     assert_int_not_equal(0, access(coxi_test_path("log.1"), F_OK));
+}
+
+/* ---- texts of peers */
+
+static const char *const forged =
+    "a\" level=error event=forged\nts=2026 \\ \033[2J\xc3\xb6\x7f";
+
+static void speak_forged(void)
+{
+    coxi_log_init("ps", 0, COXI_LOG_INFO);
+    coxi_log(COXI_LOG_INFO, "heard",
+             "peer=%s text=\"%s\" n=%llu of=%zu part=%.3s x=%08x", forged, forged,
+             1234567890123ULL, (size_t)7, "abcdef", 255U);
+}
+
+TEST(a_peer_cannot_forge_a_line_or_a_field_or_a_terminal_sequence)
+{
+    char *text = logged(speak_forged);
+    assert_int_equal(1, count_lines(text));
+    assert_non_null(strstr(
+        text, "peer=a\\\"\\x20level=error\\x20event=forged\\x0ats=2026\\x20\\\\\\x20"
+              "\\x1b[2J\\xc3\\xb6\\x7f text="));
+    assert_non_null(strstr(text,
+                           "text=\"a\\\" level=error event=forged\\x0ats=2026 \\\\ "
+                           "\\x1b[2J\\xc3\\xb6\\x7f\" n=1234567890123 of=7 part=abc "
+                           "x=000000ff\n"));
+    for (const char *c = text; *c != '\0'; c++) {
+        assert_true(*c == '\n' || (*c >= ' ' && *c < 0x7f));
+    }
+    free(text);
+}
+
+static void speak_at_length(void)
+{
+    char longest[4096];
+    memset(longest, '\n', sizeof(longest) - 1);
+    longest[sizeof(longest) - 1] = '\0';
+    coxi_log_init("ps", 0, COXI_LOG_INFO);
+    coxi_log(COXI_LOG_INFO, "heard", "text=\"%s\"", longest);
+}
+
+TEST(an_escape_is_never_cut_in_two)
+{
+    char *text = logged(speak_at_length);
+    size_t len = strlen(text);
+    assert_int_equal(1, count_lines(text));
+    assert_true(len < 2049 && len > 2000);
+    assert_string_equal("\\x0a\n", text + len - 5);
+    free(text);
+}
+
+TEST(events_that_strangers_cause_are_told_seldom_and_counted)
+{
+    struct coxi_seldom seldom = {.n = 0};
+    uint64_t n = 0;
+    assert_true(coxi_seldom(&seldom, &n));
+    assert_int_equal(1, n);
+    for (int i = 0; i < 1000; i++) {
+        assert_false(coxi_seldom(&seldom, &n));
+    }
+    atomic_store(&seldom.told_ms, atomic_load(&seldom.told_ms) - COXI_SELDOM_MS);
+    assert_true(coxi_seldom(&seldom, &n));
+    assert_int_equal(1001, n);
 }

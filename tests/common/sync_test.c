@@ -230,3 +230,21 @@ TEST(linger_that_finds_nothing_looks_once_in_64_times)
     }
     assert_int_equal(2, n_looks);
 }
+
+static void *tell_stack(void *arg)
+{
+    pthread_attr_t attr;
+    assert_int_equal(0, pthread_getattr_np(pthread_self(), &attr));
+    assert_int_equal(0, pthread_attr_getstacksize(&attr, arg));
+    (void)pthread_attr_destroy(&attr);
+    return NULL;
+}
+
+TEST(a_small_thread_has_a_small_stack)
+{
+    pthread_t thread;
+    size_t bytes = 0;
+    assert_code(0, coxi_thread_start_small(&thread, "small", tell_stack, &bytes));
+    assert_int_equal(0, pthread_join(thread, NULL));
+    assert_in_range(bytes, 64 << 10, COXI_STACK_SMALL + (64 << 10));
+}

@@ -1,5 +1,8 @@
 /* Links on the local path. The tests of all links cover what they carry. */
+#include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "common/clock.h"
 #include "common/error.h"
@@ -161,6 +164,91 @@ TEST(link_closes_on_a_local_peer_that_is_silent)
 TEST(link_closes_on_a_local_peer_that_does_not_read)
 {
     check_stopped(true);
+}
+
+/* ---- a peer process that writes counts that cannot be */
+
+/* Offsets in the memory of rings: of the side that made it, then of the other. */
+enum { WRITTEN = 64, TAKEN = 128, SIDE = 192 };
+
+/* Finds where this process has mapped the head of the rings. */
+static uint8_t *find_head(void)
+{
+    char line[512];
+    unsigned long long begin = 0;
+    unsigned long long end = 0;
+    unsigned long long offset = 1;
+    FILE *maps = fopen("/proc/self/maps", "re");
+    assert_non_null(maps);
+    while (fgets(line, sizeof(line), maps) != NULL) {
+        if (strstr(line, "/memfd:coxswain") != NULL &&
+            sscanf(line, "%llx-%llx %*s %llx", &begin, &end, &offset) == 3 &&
+            offset == 0) {
+            break;
+        }
+    }
+    (void)fclose(maps);
+    assert_int_equal(0, offset);
+    return (uint8_t *)(uintptr_t)begin;
+}
+
+/* Another process, which shares the memory, writes `count` into both sides. */
+static void write_falsely(size_t at, uint64_t count)
+{
+    uint8_t *head = find_head();
+    int status = 1;
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        for (size_t side = 0; side < 2; side++) {
+            memcpy(head + side * SIDE + at, &count, sizeof(count));
+        }
+        _exit(0);
+    }
+    assert_int_equal(pid, waitpid(pid, &status, 0));
+    assert_int_equal(0, status);
+}
+
+/* The links' time-out is much longer than the test, so only the counts end the link. */
+static void check_false_count(size_t at, uint64_t count)
+{
+    struct pair pair;
+    struct coxi_links *links;
+    pair_open_local(&pair);
+    assert_code(0, coxi_links_new(60 * 1000, &links));
+    coxi_links_add(links, pair.near.link);
+    pair.near.arg = &links;
+    assert_code(0, end_send(&pair.near, "near", 4, much, 1000));
+    assert_code(0, end_send(&pair.far, "far", 3, much, 1000));
+    end_wait_frames(&pair.far, 1);
+    end_wait_frames(&pair.near, 1);
+    coxi_links_tick(links);
+    assert_false(coxi_link_closed(pair.near.link));
+    write_falsely(at, count);
+    coxi_test_until(tick_until_closed, &pair.near, "the end of a peer that lies");
+    end_wait_closed(&pair.near, COX_EPROTO);
+    pair_close(&pair);
+    coxi_links_free(links);
+}
+
+TEST(link_closes_at_once_where_a_peer_claims_more_than_fits)
+{
+    check_false_count(WRITTEN, (uint64_t)1 << 40);
+}
+
+TEST(link_closes_at_once_where_a_peer_claims_to_have_read_ahead)
+{
+    check_false_count(TAKEN, (uint64_t)1 << 40);
+}
+
+TEST(link_closes_at_once_where_a_peer_takes_back_what_it_wrote)
+{
+    check_false_count(WRITTEN, 1);
+}
+
+TEST(link_closes_at_once_where_a_peer_takes_back_what_it_read)
+{
+    check_false_count(TAKEN, 1);
 }
 
 static bool tick_both(void *arg)

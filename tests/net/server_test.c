@@ -1,7 +1,6 @@
 /* A daemon that listens, with good peers, refused peers and peers that break the
  * protocol; how a server starts and stops. */
-#include "net/server.h"
-
+#include <dirent.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -12,6 +11,7 @@
 #include "common/error.h"
 #include "common/log.h"
 #include "common/sync.h"
+#include "net/server_internal.h"
 #include "tests/net/count_daemon.h"
 #include "tests/net/ends.h"
 #include "tests/test.h"
@@ -176,6 +176,55 @@ static bool tick_forgets_8(void *arg)
     struct count_daemon *daemon = arg;
     coxi_server_tick(daemon->server);
     return !knows_index(daemon, 8);
+}
+
+/* ---- connections that have ended */
+
+static int count_descriptors(void)
+{
+    int n = 0;
+    DIR *dir = opendir("/proc/self/fd");
+    assert_non_null(dir);
+    while (readdir(dir) != NULL) {
+        n++;
+    }
+    (void)closedir(dir);
+    return n;
+}
+
+static bool has_descriptors(void *arg)
+{
+    return count_descriptors() <= *(int *)arg;
+}
+
+static bool has_no_connection(void *arg)
+{
+    struct coxi_server *server = arg;
+    coxi_lock(&server->lock);
+    bool none = server->connections == NULL && server->n_connections == 0;
+    coxi_unlock(&server->lock);
+    return none;
+}
+
+TEST(server_frees_ended_connections_without_a_tick)
+{
+    enum { N = 30 };
+    struct count_daemon daemon;
+    struct end end;
+    count_daemon_open(&daemon, "tcp://127.0.0.1:0", 60000);
+    int before = 0;
+    for (int i = 0; i < N; i++) {
+        count_client_open(&end, &daemon, 21);
+        end_fini(&end);
+        if (i == 0) { /* nng has opened what it keeps */
+            coxi_test_until(has_no_connection, daemon.server, "the first one's end");
+            before = count_descriptors() + 2;
+        }
+    }
+    coxi_test_until(has_no_connection, daemon.server, "the end of all connections");
+    coxi_test_until(has_descriptors, &before, "descriptors that are closed");
+    assert_int_equal(N, atomic_load(&daemon.n_closed));
+    coxi_server_free(daemon.server);
 }
 
 TEST(server_knows_who_is_connected)

@@ -1,0 +1,48 @@
+/* Shared by net/server.c and net/server_peers.c only. */
+#ifndef COXI_NET_SERVER_INTERNAL_H
+#define COXI_NET_SERVER_INTERNAL_H
+
+#include "common/log.h"
+#include "common/sync.h"
+#include "net/server.h"
+
+enum { COXI_SERVER_CODES_MAX = 64 /* codes of errors */ };
+
+struct coxi_server {
+    struct coxi_server_options options;
+    struct coxi_links *links;
+    struct coxi_listener *listener;
+    pthread_t dialler;
+    bool dials;             /* its dialling thread exists */
+    struct coxi_mutex lock; /* comes before the lock of the links */
+    pthread_cond_t changed; /* signals `started` or `stopping` */
+    bool started COXI_GUARDED_BY(lock);
+    bool stopping COXI_GUARDED_BY(lock); /* nothing is dialled any more */
+    /* the peer has been away for long, so failures to dial it are not logged */
+    bool quiet COXI_GUARDED_BY(lock);
+    struct coxi_connection *connections COXI_GUARDED_BY(lock);
+    /* the connection that ended last; nobody has joined its thread yet */
+    struct coxi_connection *ended COXI_GUARDED_BY(lock);
+    /* lines about connections that were dropped, and that closed, by code */
+    struct coxi_seldom dropped;
+    struct coxi_seldom closed[COXI_SERVER_CODES_MAX];
+    size_t n_connections COXI_GUARDED_BY(lock);
+    /* connections begun so far, which is also the number of the newest */
+    uint64_t n_begun COXI_GUARDED_BY(lock);
+};
+
+struct coxi_connection {
+    struct coxi_peer peer; /* hello: written once, under the lock */
+    struct coxi_connection
+        *next; /* in the server's list, or in a list of those taken out */
+    /* where the server's list has it; NULL: it is not there any more */
+    struct coxi_connection **at COXI_GUARDED_BY_OF(struct coxi_server, lock);
+    pthread_t thread;
+    bool dialled;              /* we dialled it: our greeting comes first */
+    enum coxi_channel channel; /* if dialled: which one */
+    /* if it is a data connection that we dialled: the control link */
+    struct coxi_link *control;
+    atomic_bool greeted; /* written under the server's lock */
+};
+
+#endif

@@ -1,0 +1,77 @@
+/* See server.h: finds peers among a server's connections, tells them something, and
+ * closes them. Threads: any. */
+#include <stdlib.h>
+
+#include "common/sync.h"
+#include "net/server_internal.h"
+
+bool coxi_server_any(struct coxi_server *server, coxi_peer_match match, const void *arg)
+{
+    bool any = false;
+    coxi_lock(&server->lock);
+    for (struct coxi_connection *c = server->connections; c != NULL && !any;
+         c = c->next) {
+        any = c->greeted && match(arg, &c->peer);
+    }
+    coxi_unlock(&server->lock);
+    return any;
+}
+
+uint64_t coxi_server_heard_ms(struct coxi_server *server, coxi_peer_match match,
+                              const void *arg)
+{
+    uint64_t last = 0;
+    coxi_lock(&server->lock);
+    for (struct coxi_connection *c = server->connections; c != NULL; c = c->next) {
+        if (c->greeted && match(arg, &c->peer)) {
+            uint64_t heard = coxi_link_heard_ms(c->peer.link);
+            last = heard > last ? heard : last;
+        }
+    }
+    coxi_unlock(&server->lock);
+    return last;
+}
+
+/* Lists the links of the peers for which `match` is true, with a reference to each; the
+ * caller frees *ret with free(). */
+static size_t take_links(struct coxi_server *server, coxi_peer_match match,
+                         const void *arg, struct coxi_link ***ret)
+{
+    size_t n = 0;
+    coxi_lock(&server->lock);
+    struct coxi_link **links =
+        calloc(server->n_connections + 1, sizeof(struct coxi_link *));
+    for (struct coxi_connection *c = server->connections; c != NULL && links != NULL;
+         c = c->next) {
+        if (c->greeted && match(arg, &c->peer)) {
+            links[n++] = coxi_link_ref(c->peer.link);
+        }
+    }
+    coxi_unlock(&server->lock);
+    *ret = links;
+    return n;
+}
+
+void coxi_server_tell(struct coxi_server *server, coxi_peer_match match,
+                      const void *arg, const struct coxi_message *message)
+{
+    struct coxi_link **links;
+    size_t n = take_links(server, match, arg, &links);
+    for (size_t i = 0; i < n; i++) {
+        (void)coxi_message_send(links[i], message, NULL, false);
+        coxi_link_unref(links[i]);
+    }
+    free(links);
+}
+
+void coxi_server_close(struct coxi_server *server, coxi_peer_match match,
+                       const void *arg, int code, const char *text)
+{
+    struct coxi_link **links;
+    size_t n = take_links(server, match, arg, &links);
+    for (size_t i = 0; i < n; i++) {
+        coxi_link_close(links[i], code, text);
+        coxi_link_unref(links[i]);
+    }
+    free(links);
+}
