@@ -57,6 +57,43 @@ static const struct coxi_option options[] = {
      .help = "most memory of the process that runs steps, as 512M or 2G, not counting "
              "kept results (--kept-max); beyond it the process is ended and the step "
              "reported; 0: no limit"},
+    {.name = "step-files-max",
+     .type = COXI_OPTION_INT,
+     .offset = offsetof(struct coxi_worker_config, step_files_max),
+     .max = INT32_MAX,
+     .fallback = "0",
+     .help = "most open files of that process, connections included; 0: as many as "
+             "were allowed before"},
+    {.name = "step-address-space-max",
+     .type = COXI_OPTION_BYTES,
+     .offset = offsetof(struct coxi_worker_config, step_address_space_max),
+     .max = COXI_BYTES_MAX,
+     .fallback = "0",
+     .help = "most address space of that process, beyond which allocations fail; 0: no "
+             "limit"},
+    {.name = "step-cores",
+     .type = COXI_OPTION_FLAG,
+     .offset = offsetof(struct coxi_worker_config, step_cores),
+     .help =
+         "a step that crashes may leave a core file, which has the run's key in it"},
+    {.name = "confine",
+     .type = COXI_OPTION_CHOICE,
+     .offset = offsetof(struct coxi_worker_config, confine),
+     .choices = "off|landlock|seccomp|all",
+     .fallback = "off",
+     .help = "what steps cannot do: landlock: write files but beneath --dir and "
+             "--confine-write; seccomp: system calls such as ptrace and mount"},
+    {.name = "confine-read",
+     .type = COXI_OPTION_STRING,
+     .offset = offsetof(struct coxi_worker_config, confine_read),
+     .fallback = "/",
+     .help = "with --confine=landlock: steps read files beneath these paths only, "
+             "separated by colons, and load their libraries from there"},
+    {.name = "confine-write",
+     .type = COXI_OPTION_STRING,
+     .offset = offsetof(struct coxi_worker_config, confine_write),
+     .help = "with --confine=landlock: steps may write beneath these paths, too, "
+             "separated by colons"},
     {.name = "pull-cache-max",
      .type = COXI_OPTION_BYTES,
      .offset = offsetof(struct coxi_worker_config, pull_cache_max),

@@ -19,6 +19,12 @@ struct coxi_worker_config {
     int64_t kept_max;
     const char *module_key_file;
     bool no_modules;
+    const char *confine;
+    const char *confine_read;
+    const char *confine_write;
+    bool step_cores;
+    int64_t step_files_max;
+    int64_t step_address_space_max;
     bool prints_apart;
     bool step_process;
     char client_url[COXI_URL_MAX + 1];     /* `client` */

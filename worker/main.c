@@ -7,15 +7,34 @@
 #include "common/option.h"
 #include "net/daemon.h"
 #include "worker/config.h"
+#include "worker/confine.h"
 #include "worker/culprit.h"
 #include "worker/service.h"
 #include "worker/supervisor.h"
+
+static int confine(const struct coxi_worker_config *config)
+{
+    return coxi_confine(&(struct coxi_confinement){
+        .profile = config->confine,
+        .read = config->confine_read,
+        .write = config->confine_write,
+        .dir = config->dir,
+        .listen_url = config->client == NULL ? config->daemon.listen : NULL,
+        .address_file = config->daemon.address_file,
+        .cores = config->step_cores,
+        .files_max = config->step_files_max,
+        .address_space_max = config->step_address_space_max,
+    });
+}
 
 static int serve(const struct coxi_worker_config *config)
 {
     int signum = 0;
     struct coxi_recorder *recorder = NULL;
     int r = coxi_recorder_attach(&recorder);
+    if (r == 0) {
+        r = confine(config);
+    }
     if (r != 0) {
         return coxi_exit_config(coxi_worker_program.name);
     }
