@@ -47,6 +47,12 @@ int coxi_thread_start(pthread_t *ret, const char *name, void *(*run)(void *), vo
     return 0;
 }
 
+int coxi_thread_start_small(pthread_t *ret, const char *name, void *(*run)(void *),
+                            void *arg)
+{
+    return coxi_thread_start(ret, name, run, arg);
+}
+
 int __wrap_pthread_join(pthread_t thread, void **ret)
 {
     struct sim_fiber *fiber = (struct sim_fiber *)(uintptr_t)thread;
