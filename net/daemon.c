@@ -12,6 +12,7 @@
 #include "common/error.h"
 #include "common/file.h"
 #include "common/log.h"
+#include "net/ipc.h"
 #include "net/link.h"
 #include "net/user.h"
 
@@ -119,6 +120,10 @@ int coxi_daemon_start(struct coxi_daemon_options *options, const char *role)
                           : open_key(options);
     if (r == 0) {
         r = become_user(options);
+    }
+    if (r == 0 && options->ipc_group != NULL &&
+        coxi_ipc_let_group_in(options->ipc_group) != 0) {
+        r = coxi_error(COX_EINVAL, "--ipc-group: %s", coxi_error_text());
     }
     if (options->parent > 0) { /* after that, because the kernel forgets it then */
         coxi_die_with_parent((int)options->parent);

@@ -28,6 +28,7 @@ struct coxi_daemon_options {
     const char *local_path;
     const char *key_file;
     const char *user;
+    const char *ipc_group;
     const char *seal;
     bool insecure;
     int64_t parent;
@@ -106,6 +107,11 @@ struct coxi_daemon_options {
          .offset = offsetof(config, daemon.insecure),                                  \
          .help = "use tcp without a key, on loopback, too: anybody who reaches the "   \
                  "port can run code here"},                                            \
+        {.name = "ipc-group",                                                          \
+         .type = COXI_OPTION_STRING,                                                   \
+         .offset = offsetof(config, daemon.ipc_group),                                 \
+         .help = "at ipc addresses, let in the members of this group, a name or "      \
+                 "number, besides this user and root"},                                \
         {.name = "user",                                                               \
          .type = COXI_OPTION_STRING,                                                   \
          .offset = offsetof(config, daemon.user),                                      \

@@ -18,6 +18,7 @@
  * callback of the owner runs under the lock.
  */
 #include "net/link.h"
+#include "net/ipc.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -80,6 +81,14 @@ int coxi_link_new(nng_stream *stream, const struct coxi_agreed *agreed,
     coxi_cond_init(&link->room);
     *ret = link;
     return 0;
+}
+
+int coxi_link_check_user(const struct coxi_link *link)
+{
+    uint64_t uid = 0;
+    return nng_stream_get_uint64(link->stream, NNG_OPT_IPC_PEER_UID, &uid) == 0
+               ? coxi_ipc_check_user(uid)
+               : 0; /* it is no ipc address */
 }
 
 const struct coxi_party *coxi_link_proven(const struct coxi_link *link)

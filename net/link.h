@@ -224,6 +224,10 @@ void coxi_link_close(struct coxi_link *link, int code, const char *text);
 /* Closes as soon as all queued frames have been sent. */
 void coxi_link_finish(struct coxi_link *link, int code, const char *text);
 
+/* COX_EDENIED if the link goes to an ipc address where a user listens who is not let in
+ * here (ipc.h). */
+int coxi_link_check_user(const struct coxi_link *link);
+
 /* The identity that the peer has proved; NULL: nothing was proved on this link. */
 const struct coxi_party *coxi_link_proven(const struct coxi_link *link);
 

@@ -19,6 +19,7 @@
 #include "common/log.h"
 #include "common/sync.h"
 #include "common/unforked.h"
+#include "net/ipc.h"
 #include "net/link.h"
 #include "net/link_internal.h"
 #include "net/proving.h"
@@ -34,6 +35,7 @@ struct coxi_listener {
     coxi_listener_accepted accepted;
     void *arg;
     bool resting;
+    bool is_ipc;
     struct coxi_unforked unforked;
     char url[160];
 
@@ -59,7 +61,6 @@ struct newcomer {
 enum {
     NEWCOMERS_MAX = 1024, /* peers that prove themselves at a time */
     ACCEPT_REST_MS = 50,
-    SOCKET_MODE = 0600,
     CLAIM_MS = 1000, /* how long an address may be in use before that is an error */
     CLAIM_REST_MS = 20,
 };
@@ -190,6 +191,13 @@ static void send_away(struct coxi_listener *listener)
 
 /* ---- accepting */
 
+/* The peer is a process of a user who is not let in. */
+static void send_back(struct coxi_listener *listener, nng_stream *stream)
+{
+    tell_denied(listener, "local");
+    nng_stream_free(stream);
+}
+
 static void accept_callback(void *arg)
 {
     struct coxi_listener *listener = arg;
@@ -206,6 +214,9 @@ static void accept_callback(void *arg)
     }
     if (listener->resting) {
         listener->resting = false;
+    } else if (listener->is_ipc &&
+               coxi_ipc_check_stream(nng_aio_get_output(listener->aio, 0)) != 0) {
+        send_back(listener, nng_aio_get_output(listener->aio, 0));
     } else if ((listener->guard.key.kind != COXI_KEY_NONE ||
                 listener->guard.keys != NULL)) {
         receive_newcomer(listener, nng_aio_get_output(listener->aio, 0));
@@ -326,7 +337,7 @@ int coxi_listener_open(const char *url, const struct coxi_guard *guard,
                                            true);
         /* Applies to ipc only: no other user may connect, whatever the umask. */
         (void)nng_stream_listener_set_int(listener->listener, NNG_OPT_IPC_PERMISSIONS,
-                                          SOCKET_MODE);
+                                          coxi_ipc_mode());
         failed = nng_aio_alloc(&listener->aio, accept_callback, listener);
     }
     if (failed == 0) {
@@ -338,6 +349,12 @@ int coxi_listener_open(const char *url, const struct coxi_guard *guard,
                           "cannot listen at %s: %s", url, nng_strerror(failed));
     }
     set_url(listener, url);
+    listener->is_ipc = coxi_url_is_ipc(url);
+    r = listener->is_ipc ? coxi_ipc_give_away(url + strlen(IPC)) : 0;
+    if (r != 0) {
+        listener_free(listener);
+        return r;
+    }
     listener->unforked.url = listener->url;
     coxi_unforked_hold(&listener->unforked);
     *ret = listener;

@@ -190,6 +190,11 @@ static int dial(struct coxi_connection *connection)
     if (r != 0) {
         return r;
     }
+    r = guard.key.kind == COXI_KEY_NONE ? coxi_link_check_user(link) : 0;
+    if (r != 0) {
+        coxi_link_unref(link);
+        return r;
+    }
     connection->peer.link = link;
     coxi_link_listen_to(link, &link_events, connection);
     coxi_lock(&server->lock);

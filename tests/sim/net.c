@@ -524,6 +524,12 @@ int coxi_link_connect_start(const char *url, const struct coxi_guard *guard,
     return 0;
 }
 
+int coxi_link_check_user(const struct coxi_link *link)
+{
+    (void)link;
+    return 0;
+}
+
 const struct coxi_party *coxi_link_proven(const struct coxi_link *link)
 {
     (void)link;

@@ -1,0 +1,88 @@
+/* See ipc.h. Threads: any; the group is set before they start. */
+#include "net/ipc.h"
+
+#include <ctype.h>
+#include <grp.h>
+#include <pwd.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "common/error.h"
+
+enum { MODE = 0600, MODE_OF_GROUP = 0660, GROUPS_MAX = 1024, NAMES_MAX = 16384 };
+
+static bool lets_group_in;
+static gid_t let_in;
+
+int coxi_ipc_let_group_in(const char *group)
+{
+    /* No other thread runs yet, so this function's static result is safe. */
+    const struct group *entry = getgrnam(group); /* NOLINT(concurrency-mt-unsafe) */
+    char *end = NULL;
+    unsigned long number = strtoul(group, &end, 10);
+    bool is_number =
+        isdigit((unsigned char)*group) && *end == '\0' && number < UINT32_MAX;
+    if (entry == NULL && !is_number) {
+        return coxi_error(COX_EINVAL, "there is no group '%s' here", group);
+    }
+    let_in = entry != NULL ? entry->gr_gid : (gid_t)number;
+    lets_group_in = true;
+    return 0;
+}
+
+/* True if the user is a member of the group, also if that is not its first group: the
+ * kernel names only the first one of a peer. */
+static bool is_member(uid_t uid, gid_t group)
+{
+    struct passwd entry;
+    struct passwd *found = NULL;
+    char *names = malloc(NAMES_MAX);
+    gid_t *groups = malloc(GROUPS_MAX * sizeof(*groups));
+    int n = GROUPS_MAX;
+    bool is = names != NULL && groups != NULL &&
+              getpwuid_r(uid, &entry, names, NAMES_MAX, &found) == 0 && found != NULL &&
+              getgrouplist(entry.pw_name, entry.pw_gid, groups, &n) >= 0;
+    bool any = false;
+    for (int i = 0; is && i < n && !any; i++) {
+        any = groups[i] == group;
+    }
+    free(groups);
+    free(names);
+    return any;
+}
+
+int coxi_ipc_check_user(uint64_t uid)
+{
+    if (uid == geteuid() || uid == 0 ||
+        (lets_group_in && is_member((uid_t)uid, let_in))) {
+        return 0;
+    }
+    return coxi_error(COX_EDENIED,
+                      "a process of user %u is at the other end: at an ipc address "
+                      "there may be those of user %u, of root%s",
+                      (unsigned)uid, (unsigned)geteuid(),
+                      lets_group_in ? ", and of the members of --ipc-group" : "");
+}
+
+int coxi_ipc_check_stream(nng_stream *stream)
+{
+    uint64_t uid = 0;
+    return nng_stream_get_uint64(stream, NNG_OPT_IPC_PEER_UID, &uid) == 0
+               ? coxi_ipc_check_user(uid)
+               : coxi_error(COX_EDENIED, "the system does not name the user at the "
+                                         "other end");
+}
+
+int coxi_ipc_mode(void)
+{
+    return lets_group_in ? MODE_OF_GROUP : MODE;
+}
+
+int coxi_ipc_give_away(const char *path)
+{
+    return !lets_group_in || chown(path, (uid_t)-1, let_in) == 0
+               ? 0
+               : coxi_error_errno(COX_EADDRESS, "cannot give %s to the group %u", path,
+                                  (unsigned)let_in);
+}
