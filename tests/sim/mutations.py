@@ -87,7 +87,7 @@ MUTATIONS = {
     "22b": ("any incarnation accepts a creation", [
         ("ps", "answer_create", "int r = coxi_store_meant(tenant->store, request->create.incarnation);", "int r = 0;")]),
     "23": ("a restored table does not take its step", [
-        ("ps/restore.c", "load_table", "int r = raise_step(restoring, part, step_of(source->step));", "int r = 0;")]),
+        ("ps/restore_table.c", "coxi_restore_table", "r = raise_step(restoring, part, step);", "r = 0;")]),
     "24": ("a ps forgets whom it served", [
         ("ps", "coxi_served_note", BEGIN, "return false;"),
         ("ps", "coxi_served_check", BEGIN, "return 0;")]),
