@@ -111,5 +111,11 @@ COVERS = {
          "        }"
          "    }"
          "    struct coxi_link *link = channel->link;")]),
+    "lost": ("a ps that is ready accepts commits that are meant for another incarnation", [
+        ("ps/store.c", "coxi_store_check", "is_older ? 0 : coxi_store_meant(store, incarnation)",
+         "is_older || incarnation ? 0 : 0")]),
+    "fence": ("a creation is accepted from any client", [
+        ("ps", "coxi_store_create", "coxi_store_fenced(store, &create->session)",
+         "store->claimed ? 0 : coxi_store_fenced(store, &create->session)")]),
 }
-COVERED = ["11a+files", "22b+repeats"]
+COVERED = ["8c+lost", "11a+files", "22b+repeats", "22b+fence"]

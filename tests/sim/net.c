@@ -579,6 +579,18 @@ bool sim_net_cut(uint32_t a, uint32_t b)
     return true;
 }
 
+void sim_net_hang_up(uint32_t a, uint32_t b)
+{
+    sim_trace("host %u gives up its connections to %u", a, b);
+    for (struct coxi_link *link = net.open; link != NULL;) {
+        struct coxi_link *next = link->next;
+        if (link->proc->node == a && link->peer_node == b) {
+            (void)shut(link, COX_ECLOSED, "connection reset", false);
+        }
+        link = next;
+    }
+}
+
 void sim_net_slow(uint32_t a, uint32_t b, uint64_t delay)
 {
     sim_trace("what host %u sends to %u takes %llu ms longer", a, b,

@@ -29,6 +29,10 @@ void sim_net_part(uint32_t a, uint32_t b, uint64_t until);
  * there is none. */
 bool sim_net_cut(uint32_t a, uint32_t b);
 
+/* Host a gives up its connections to b. What it had sent over them still arrives, and b
+ * learns only after that, and after the hosts are not parted any more. */
+void sim_net_hang_up(uint32_t a, uint32_t b);
+
 /* Frames from a to b take `delay` longer, over the connections that exist now; they
  * arrive even if their sender has died. */
 void sim_net_slow(uint32_t a, uint32_t b, uint64_t delay);

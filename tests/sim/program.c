@@ -38,6 +38,7 @@ struct program {
     uint32_t next;   /* call to be scheduled */
     struct sim_fiber *saver;
     struct sim_fiber *mover;
+    struct sim_fiber *canceller;
     uint32_t hosts[SIM_PS_MAX]; /* of the ps, when it was opened */
     bool closes;
     struct sim_found found;
@@ -51,12 +52,19 @@ static bool is_verified;
 
 /* ---- lives */
 
-struct sim_proc *sim_program_proc(void)
+/* The last program that was started and still lives; or NULL. */
+static struct program *living(void)
 {
     struct program *p = programs;
     while (p != NULL && !p->proc->alive) {
         p = p->before;
     }
+    return p;
+}
+
+struct sim_proc *sim_program_proc(void)
+{
+    const struct program *p = living();
     return p != NULL ? p->proc : NULL;
 }
 
@@ -71,6 +79,15 @@ static void start_later(void *arg)
     if (sim_program_proc() == NULL) {
         sim_program_start();
     }
+}
+
+/* Waits for a thread of the program; NULL: there is none. */
+static void await_end(struct sim_fiber **fiber, const char *what)
+{
+    while (*fiber != NULL && !(*fiber)->ended) {
+        (void)sim_wait(&(*fiber)->joiners, SIM_NEVER, what);
+    }
+    *fiber = NULL;
 }
 
 static void on_death(struct sim_proc *proc, int signal)
@@ -321,8 +338,10 @@ static void settle_until(struct program *p, uint32_t end, int timeout_ms)
 {
     while (p->oldest < end) {
         settle(p, p->oldest, timeout_ms);
-        cox_future_free(p->futures[p->oldest]);
+        struct cox_future *future = p->futures[p->oldest];
         p->futures[p->oldest++] = NULL;
+        await_end(&p->canceller, "the thread that cancels");
+        cox_future_free(future);
     }
 }
 
@@ -349,14 +368,6 @@ static void *save_beside(void *arg)
 {
     save(arg);
     return NULL;
-}
-
-static void await_saver(struct program *p)
-{
-    while (p->saver != NULL && !p->saver->ended) {
-        (void)sim_wait(&p->saver->joiners, SIM_NEVER, "a checkpoint");
-    }
-    p->saver = NULL;
 }
 
 static void assign(struct program *p)
@@ -398,6 +409,26 @@ static void cancel_one(struct program *p)
     }
 }
 
+static void *cancel_all(void *arg)
+{
+    struct program *p = arg;
+    uint32_t end = p->next;
+    for (uint32_t i = p->oldest; i < end; i++) {
+        sim_ledger_cancel(i);
+        (void)cox_future_cancel(p->futures[i]);
+    }
+    return NULL;
+}
+
+void sim_program_cancel_all(void)
+{
+    struct program *p = living();
+    if (p != NULL && (p->canceller == NULL || p->canceller->ended)) {
+        sim_trace("%s cancels all calls", p->proc->name);
+        p->canceller = sim_spawn(p->proc, "canceller", cancel_all, p);
+    }
+}
+
 /* Joins and reads while a ps is lost, if the storm has a fault left for that. The ps is
  * lost either when all calls are settled, or while only a straggling call is not. */
 static void linger(struct program *p)
@@ -433,7 +464,7 @@ static void act(struct program *p, unsigned actions)
         linger(p);
     }
     if ((actions & SIM_SAVE_BESIDE) != 0) {
-        await_saver(p);
+        await_end(&p->saver, "a checkpoint");
         p->saver = sim_spawn(p->proc, "saver", save_beside, p);
     }
     if ((actions & SIM_CREATE) != 0) {
@@ -479,11 +510,9 @@ static void run_calls(struct program *p)
 
 static void close_cluster(struct program *p)
 {
-    await_saver(p);
+    await_end(&p->saver, "a checkpoint");
     p->closes = true;
-    while (p->mover != NULL && !p->mover->ended) {
-        (void)sim_wait(&p->mover->joiners, SIM_NEVER, "the one that tells of moves");
-    }
+    await_end(&p->mover, "the thread that tells of moves");
     int r = cox_close(p->c, CLOSE_MS);
     if (r != 0 && r != COX_EIO && r != COX_EPSLOST && r != COX_ETIMEDOUT &&
         !(r == COX_EREPLAY && plan->brittle) &&

@@ -18,6 +18,9 @@ struct sim_proc *sim_program_proc(void);
 /* Starts another client, whether or not one is running. */
 void sim_program_start(void);
 
+/* Cancels all calls of the client that are not settled, on another thread of it. */
+void sim_program_cancel_all(void);
+
 /* How many clients were started. */
 uint32_t sim_program_lives(void);
 

@@ -63,13 +63,12 @@ static void crash(void)
 /* Spends the time; false: the step was cancelled. */
 static bool spend(struct cox_step *step, int64_t us)
 {
-    /* does not check whether it is cancelled */
-    bool stubborn = us > 0 && sim_chance(64);
+    bool ignores_cancel = us > 0 && sim_chance(64);
     while (us > 0) {
         int64_t piece = us < LOOK_US ? us : LOOK_US;
         sim_sleep((uint64_t)piece * SIM_US);
         us -= piece;
-        if (!stubborn && cox_step_cancelled(step)) {
+        if (!ignores_cancel && cox_step_cancelled(step)) {
             return false;
         }
     }

@@ -60,7 +60,7 @@ static const uint32_t weights[FAULTS] = {
     [PAUSE] = 2,       [DISK_FAILS] = 1,
     [DISK_SLOW] = 1,   [KILL_AT_DISK] = 3,
     [MOVE_PS] = 1,     [KILL_BEHIND_CHECKPOINT] = 3,
-    [TRAP] = 8,        [STRANGER] = 1,
+    [TRAP] = 10,       [STRANGER] = 1,
 };
 
 static enum fault draw_fault(void)

@@ -7,6 +7,7 @@
 
 #include "net/message.h"
 #include "tests/sim/files.h"
+#include "tests/sim/late.h"
 #include "tests/sim/messages.h"
 #include "tests/sim/net.h"
 #include "tests/sim/nodes.h"
@@ -168,7 +169,9 @@ static void set_for_disk(void)
 void sim_trap_set(const struct sim_plan *plan)
 {
     at_message.plan = plan;
-    if (plan->checkpoints && sim_chance(3)) {
+    if (plan->checkpoints && sim_chance(4)) {
+        sim_late_set(plan);
+    } else if (plan->checkpoints && sim_chance(3)) {
         set_for_disk();
     } else {
         set_for_message();
