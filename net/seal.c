@@ -9,13 +9,13 @@
  */
 #include "net/seal.h"
 
-#include <assert.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/error.h"
+#include "schema/check.h"
 
 enum { NONCE = 12 };
 
@@ -161,7 +161,7 @@ int coxi_sealer_seal(struct coxi_sealer *sealer, const struct iovec *pieces,
     for (size_t i = 0; i < n_pieces; i++) {
         len += pieces[i].iov_len;
     }
-    assert(len > 0 && len <= COXI_SEAL_BODY_MAX);
+    COXI_CHECK(len > 0 && len <= COXI_SEAL_BODY_MAX);
     uint32_t head = (uint32_t)len;
     uint8_t *tag = to + COXI_SEAL_HEAD + len;
     memcpy(to, &head, sizeof(head));
@@ -228,7 +228,7 @@ int coxi_sealer_open(struct coxi_sealer *sealer, const uint8_t *record,
         room += pieces[i].iov_len;
     }
     int r = coxi_seal_body_len(record, &len);
-    assert(r != 0 || room >= len);
+    COXI_CHECK(r != 0 || room >= len);
     r = r == 0 ? begin(sealer, 0) : r;
     if (r != 0) {
         return r;
