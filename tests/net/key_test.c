@@ -141,3 +141,27 @@ TEST(each_role_has_a_key_of_its_own)
     assert_false(coxi_key_of_role(&key, (enum coxi_role)0, keys[0]));
     assert_false(coxi_key_of_role(&key, (enum coxi_role)(N + 1), keys[0]));
 }
+
+TEST(a_seal_is_full_unless_it_is_said_to_be_off)
+{
+    struct coxi_key key;
+    const char *path = coxi_test_path("run.key");
+    assert_code(0, coxi_key_new(path));
+    assert_code(0, coxi_key_read(path, &key));
+    assert_int_equal(COXI_SEAL_FULL, key.seal);
+    assert_int_equal(0, unsetenv("COX_SEAL"));
+    assert_code(0, coxi_key_set_seal(&key, NULL, "--seal"));
+    assert_int_equal(COXI_SEAL_FULL, key.seal);
+    assert_code(0, coxi_key_set_seal(&key, "off", "--seal"));
+    assert_int_equal(COXI_SEAL_MAC, key.seal);
+    assert_int_equal(0, setenv("COX_SEAL", "off", 1));
+    assert_code(0, coxi_key_set_seal(&key, "on", "--seal"));
+    assert_int_equal(COXI_SEAL_FULL, key.seal);
+    assert_code(0, coxi_key_set_seal(&key, NULL, "--seal"));
+    assert_int_equal(COXI_SEAL_MAC, key.seal);
+    assert_code(COX_EINVAL, coxi_key_set_seal(&key, "none", "--seal"));
+    assert_error_names("--seal is 'none'");
+    assert_int_equal(0, setenv("COX_SEAL", "no", 1));
+    assert_code(COX_EINVAL, coxi_key_set_seal(&key, NULL, "--seal"));
+    assert_error_names("COX_SEAL is 'no'");
+}
