@@ -18,5 +18,22 @@ elseif(COX_SANITIZE STREQUAL "thread")
 elseif(COX_SANITIZE)
     message(FATAL_ERROR "COX_SANITIZE is '${COX_SANITIZE}': use address, thread or nothing")
 endif()
+if(COX_FUZZ) # all code counts the branches that inputs reach
+    list(APPEND coxi_sanitizers -fsanitize=fuzzer-no-link)
+endif()
 target_compile_options(coxi_flags INTERFACE ${coxi_sanitizers})
 target_link_options(coxi_flags INTERFACE ${coxi_sanitizers})
+
+# What makes a mistake in memory harder to use. scripts/hardening finds each of these in the
+# programs that are built. Not with sanitizers, which find the mistakes themselves.
+if(NOT COX_SANITIZE)
+    target_compile_options(
+        coxi_flags
+        INTERFACE -fstack-protector-strong -fstack-clash-protection
+                  $<$<CONFIG:Release>:-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=3>)
+    target_link_options(coxi_flags INTERFACE -Wl,-z,relro,-z,now,-z,noexecstack
+                        $<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:-pie>)
+    if(CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64")
+        target_compile_options(coxi_flags INTERFACE -fcf-protection)
+    endif()
+endif()

@@ -219,6 +219,12 @@ char *__wrap_realpath(const char *path, char *ret)
     return ret != NULL ? strcpy(ret, path) : strdup(path);
 }
 
+char *__wrap___realpath_chk(const char *path, char *ret, size_t room)
+{
+    (void)room;
+    return __wrap_realpath(path, ret);
+}
+
 FILE *__wrap_fopen(const char *path, const char *mode)
 {
     (void)path;

@@ -1,0 +1,141 @@
+/* Writes seeds for the fuzzers into $COX_FUZZ_SEEDS/<fuzzer>: messages of every kind,
+ * files as ps and clients write them, texts as users do. */
+#include <stdio.h>
+#include <string.h>
+
+#include "checkpoint/backlog.h"
+#include "common/file.h"
+#include "net/key.h"
+#include "schema/wire.h"
+#include "tests/checkpoint/sample.h"
+#include "tests/schema/samples.h"
+#include "tests/test.h"
+
+static void put(const char *fuzzer, const char *name, const void *bytes, size_t len)
+{
+    char path[PATH_MAX];
+    const char *to = getenv("COX_FUZZ_SEEDS");
+    if (to == NULL) {
+        skip();
+    }
+    assert_code(0, coxi_path(path, "%s/%s", to, fuzzer));
+    assert_code(0, coxi_directory_make(path));
+    assert_code(0, coxi_path(path, "%s/%s/seed-%s", to, fuzzer, name));
+    coxi_test_write(path, bytes, len);
+}
+
+TEST(seeds_of_messages)
+{
+    for (int kind = 1; kind <= SAMPLE_KINDS; kind++) {
+        struct coxi_message message = sample((enum coxi_message_kind)kind);
+        const void *bytes;
+        size_t len;
+        char name[16];
+        (void)snprintf(name, sizeof(name), "%d", kind);
+        assert_true(coxi_message_encode(&message, &bytes, &len));
+        put("wire", name, bytes, len);
+    }
+}
+
+/* One file of a chain, as the fuzzer takes it: the length, if another file follows. */
+static size_t add_file(uint8_t *to, const char *path, bool last)
+{
+    size_t len;
+    char *bytes = coxi_test_read(path, &len);
+    uint16_t short_len = (uint16_t)len;
+    size_t head = last ? 0 : sizeof(short_len);
+    assert_true(len <= UINT16_MAX);
+    memcpy(to, &short_len, head);
+    memcpy(to + head, bytes, len);
+    free(bytes);
+    return head + len;
+}
+
+TEST(seeds_of_checkpoints)
+{
+    static uint8_t chain[4 * 65536];
+    const struct sample first = {.run = 0xfeed, .number = 1, .n_ps = 1, .n_rows = 12};
+    const struct sample second = {.run = 0xfeed,
+                                  .number = 2,
+                                  .n_ps = 1,
+                                  .n_rows = 9,
+                                  .base = 1,
+                                  .rows_from = 4,
+                                  .n_removed = 3,
+                                  .plus = 5};
+    sample_write(coxi_test_dir(), &first);
+    sample_write(coxi_test_dir(), &second);
+    for (uint8_t rows = 0; rows < 3; rows++) {
+        char name[16];
+        size_t len = 2;
+        chain[0] = 0;
+        chain[1] = rows;
+        len +=
+            add_file(chain + len, coxi_test_path("ckpt-1/ps-0-of-1.safetensors"), true);
+        (void)snprintf(name, sizeof(name), "one-%d", rows);
+        put("safetensors", name, chain, len);
+        chain[0] = 1;
+        len = 2;
+        len += add_file(chain + len, coxi_test_path("ckpt-1/ps-0-of-1.safetensors"),
+                        false);
+        len +=
+            add_file(chain + len, coxi_test_path("ckpt-2/ps-0-of-1.safetensors"), true);
+        (void)snprintf(name, sizeof(name), "chain-%d", rows);
+        put("safetensors", name, chain, len);
+    }
+    size_t len = add_file(chain, coxi_test_path("ckpt-1/manifest.json"), true);
+    put("manifest", "1", chain, len);
+    len = add_file(chain, coxi_test_path("ckpt-2/manifest.json"), true);
+    put("manifest", "2", chain, len);
+}
+
+TEST(seeds_of_backlogs)
+{
+    static const struct coxi_backlog_head heads[] = {
+        {.closure = 3, .function = 0, .args_len = 8, .n_inputs = 0},
+        {.closure = 5, .function = 1, .args_at = 8, .args_len = 4, .n_inputs = 1},
+    };
+    static struct coxi_backlog_input input = {.closure = 3, .name = "x", .result = "y"};
+    static struct coxi_backlog_function functions[] = {{"m.so", "f"}, {"m.so", "g"}};
+    static const uint8_t args[16] = {1, 2, 3};
+    const struct coxi_backlog backlog = {heads, 2, &input, 1, functions, 2, args, 16};
+    char *path = coxi_test_path("backlog");
+    uint64_t bytes;
+    uint32_t crc;
+    size_t len;
+    assert_code(0, coxi_backlog_write(path, &backlog, &bytes, &crc));
+    char *text = coxi_test_read(path, &len);
+    put("backlog", "1", text, len);
+    free(text);
+}
+
+TEST(seeds_of_texts)
+{
+    static const char *const texts[] = {
+        "\0tcp://127.0.0.1:4000",
+        "\0ipc:///tmp/x/y",
+        "\1host:4000",
+        "\1[::1]:80",
+        "\2{\"cluster\":{\"ps\":[\"a:1\",\"b:2\"],\"worker\":[\"c:3\"]},"
+        "\"task\":{\"type\":\"chief\",\"index\":0}}",
+        "\3"
+        "coxswain-key-1 run "
+        "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\n",
+        "\4--number=7\n--bytes=512M\n--real=0.5\n--choice=bc\n--flag\n--text\nx",
+        "\5worker-7",
+    };
+    for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
+        char name[16];
+        (void)snprintf(name, sizeof(name), "%zu", i);
+        put("texts", name, texts[i], 1 + strlen(texts[i] + 1));
+    }
+    char *path = coxi_test_path("key");
+    char text[256] = "\3";
+    size_t len;
+    assert_code(0, coxi_key_new(path));
+    char *key = coxi_test_read(path, &len);
+    assert_true(len < sizeof(text));
+    memcpy(text + 1, key, len);
+    put("texts", "key", text, len + 1);
+    free(key);
+}
