@@ -14,6 +14,9 @@
 struct config {
     struct coxi_daemon_options daemon;
     int64_t memory_max;
+    int64_t run_bytes_max;
+    int64_t run_variables_max;
+    int64_t run_connections_max;
     const char *checkpoint_root;
     const char *run_keys;
     int64_t runs;
@@ -26,6 +29,22 @@ static const struct coxi_option options[] = {
      .offset = offsetof(struct config, memory_max),
      .max = COXI_BYTES_MAX,
      .help = "bytes of all variables and tables; 0: no limit"},
+    {.name = "run-bytes-max",
+     .type = COXI_OPTION_BYTES,
+     .offset = offsetof(struct config, run_bytes_max),
+     .max = COXI_BYTES_MAX,
+     .help = "bytes of the variables and tables of each run; 0: no limit"},
+    {.name = "run-variables-max",
+     .type = COXI_OPTION_INT,
+     .offset = offsetof(struct config, run_variables_max),
+     .max = INT32_MAX,
+     .help = "variables and tables of each run; 0: no limit of its own"},
+    {.name = "run-connections-max",
+     .type = COXI_OPTION_INT,
+     .offset = offsetof(struct config, run_connections_max),
+     .max = INT32_MAX,
+     .help = "connections of each run: of its client, workers and readers, at most two "
+             "of each; beyond it newcomers are refused; 0: no limit of its own"},
     {.name = "checkpoint-root",
      .type = COXI_OPTION_STRING,
      .offset = offsetof(struct config, checkpoint_root),
@@ -111,6 +130,9 @@ static int run(const struct config *config, const struct coxi_keyring *keys)
         .index = (uint32_t)config->daemon.index,
         .peer_timeout_ms = (int)config->daemon.peer_timeout_ms,
         .memory_max = (uint64_t)config->memory_max,
+        .run_quota = {.bytes_max = (uint64_t)config->run_bytes_max,
+                      .variables_max = (uint32_t)config->run_variables_max,
+                      .connections_max = (uint32_t)config->run_connections_max},
         .key = &config->daemon.key,
         .local_path = coxi_daemon_local_path(&config->daemon),
         .checkpoint_root = config->checkpoint_root,

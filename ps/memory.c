@@ -11,9 +11,22 @@ void coxi_memory_init(struct coxi_memory *memory)
     atomic_init(&memory->used_bytes, 0);
     memory->whole = NULL;
     memory->max_bytes = 0;
+    memory->is_quota = false;
     memory->host_bytes =
         sysinfo(&host) == 0 ? ((uint64_t)host.totalram + host.totalswap) * host.mem_unit
                             : 0;
+}
+
+static int is_full(const struct coxi_memory *memory, uint64_t bytes, uint64_t used,
+                   const char *whom)
+{
+    return coxi_error(memory->is_quota ? COX_ELIMIT : COX_ENOMEM,
+                      "%s would need %llu bytes more, but of the %llu bytes of %s %llu "
+                      "are in use: raise it, or use more ps",
+                      whom, (unsigned long long)bytes,
+                      (unsigned long long)memory->max_bytes,
+                      memory->is_quota ? "this run (--run-bytes-max)" : "--memory-max",
+                      (unsigned long long)used);
 }
 
 int coxi_memory_take(struct coxi_memory *memory, uint64_t bytes, const char *whom)
@@ -29,19 +42,14 @@ int coxi_memory_take(struct coxi_memory *memory, uint64_t bytes, const char *who
     do {
         if (memory->max_bytes > 0 &&
             (used > memory->max_bytes || bytes > memory->max_bytes - used)) {
-            return coxi_error(COX_ENOMEM,
-                              "%s would need %llu bytes more, but of the %llu bytes of "
-                              "--memory-max %llu are in use: raise it, or use more ps",
-                              whom, (unsigned long long)bytes,
-                              (unsigned long long)memory->max_bytes,
-                              (unsigned long long)used);
+            return is_full(memory, bytes, used, whom);
         }
     } while (!atomic_compare_exchange_weak(&memory->used_bytes, &used, used + bytes));
-    if (memory->whole != NULL && coxi_memory_take(memory->whole, bytes, whom) != 0) {
+    int r = memory->whole != NULL ? coxi_memory_take(memory->whole, bytes, whom) : 0;
+    if (r != 0) {
         atomic_fetch_sub(&memory->used_bytes, bytes);
-        return COX_ENOMEM;
     }
-    return 0;
+    return r;
 }
 
 void coxi_memory_give(struct coxi_memory *memory, uint64_t bytes)

@@ -6,11 +6,13 @@
 #define COXI_PS_MEMORY_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 struct coxi_memory {
     struct coxi_memory *whole; /* its bytes count there, too; NULL: nowhere */
     uint64_t max_bytes;        /* 0: no limit */
+    bool is_quota;             /* the bound is that of one run (--run-bytes-max) */
     uint64_t host_bytes;       /* the memory of this host, with swap; 0: unknown */
     atomic_uint_least64_t used_bytes;
 };
@@ -19,8 +21,8 @@ struct coxi_memory {
 void coxi_memory_init(struct coxi_memory *memory);
 
 /* Counts more bytes. COX_ENOMEM: this host does not have that many bytes (although
- * malloc may promise them), or the sum would exceed the bound. Then nothing is counted,
- * and the text names `whom` ("table 'name'"), the bytes and the bound. */
+ * malloc may promise them), or the sum would exceed the bound; COX_ELIMIT: it would
+ * exceed a quota. Then nothing is counted, and the text names `whom` ("table 'name'"), the bytes and the bound. */
 int coxi_memory_take(struct coxi_memory *memory, uint64_t bytes, const char *whom);
 void coxi_memory_give(struct coxi_memory *memory, uint64_t bytes);
 

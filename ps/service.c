@@ -282,6 +282,7 @@ static void on_close(void *arg, struct coxi_peer *peer)
 {
     (void)arg;
     coxi_payloads_give(&tenant_of(peer)->payloads, peer);
+    coxi_tenant_leave(tenant_of(peer));
 }
 
 static int on_hello(void *arg, struct coxi_peer *peer)
@@ -294,9 +295,17 @@ static int on_hello(void *arg, struct coxi_peer *peer)
     struct coxi_tenant *tenant;
     int r = coxi_tenants_get(ps->tenants, proven != NULL ? proven->key : 0, &tenant);
     peer->of = tenant;
-    return r == 0 && peer->hello.role == COXI_ROLE_CLIENT
-               ? coxi_store_greeted(tenant->store, &peer->hello.session)
-               : r;
+    if (r == 0) {
+        r = coxi_tenant_enter(tenant);
+    }
+    if (r != 0 || peer->hello.role != COXI_ROLE_CLIENT) {
+        return r;
+    }
+    r = coxi_store_greeted(tenant->store, &peer->hello.session);
+    if (r != 0) {
+        coxi_tenant_leave(tenant);
+    }
+    return r;
 }
 
 static uint64_t incarnation(void *arg, const struct coxi_peer *peer)
@@ -459,6 +468,7 @@ int coxi_ps_open(const struct coxi_ps_options *options, struct coxi_ps **ret)
     const struct coxi_tenants_options tenancy = {
         .ps_index = options->index,
         .memory_max = options->memory_max,
+        .quota = options->run_quota,
         .root = options->checkpoint_root,
         .keys = options->keys,
         .seats = options->keys != NULL ? options->runs_max : 1,

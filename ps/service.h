@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "ps/quota.h"
+
 struct coxi_key;
 struct coxi_keyring;
 struct coxi_ps;
@@ -14,8 +16,9 @@ struct coxi_ps_options {
     const char *listen;
     uint32_t index;
     int peer_timeout_ms;
-    uint64_t memory_max; /* bytes of variables and tables; 0: no limit */
-    bool local_path;     /* use shared memory if a peer on the same host offers it */
+    uint64_t memory_max;         /* bytes of variables and tables; 0: no limit */
+    struct coxi_quota run_quota; /* of each run */
+    bool local_path; /* use shared memory if a peer on the same host offers it */
     /* the directory beneath which all its files lie; NULL: anywhere; borrowed */
     const char *checkpoint_root;
     const struct coxi_key *key; /* the run's (net/key.h), borrowed; or NULL */

@@ -31,6 +31,13 @@ void coxi_store_set_memory_max(struct coxi_store *store, uint64_t bytes)
     store->memory.max_bytes = bytes;
 }
 
+void coxi_store_set_quota(struct coxi_store *store, const struct coxi_quota *quota)
+{
+    store->memory.max_bytes = quota->bytes_max;
+    store->memory.is_quota = true;
+    store->variables_max = quota->variables_max;
+}
+
 void coxi_store_count_in(struct coxi_store *store, struct coxi_memory *whole)
 {
     store->memory.whole = whole;
@@ -219,6 +226,21 @@ static int part_init(struct coxi_store *store, const struct coxi_variable *varia
     return r;
 }
 
+/* COX_ELIMIT if the run has as many variables as it may. Registry read. */
+static int check_count(const struct coxi_store *store)
+{
+    uint32_t n = 0;
+    for (size_t i = 0; store->variables_max > 0 && i < store->n_parts; i++) {
+        n += store->parts[i].variable != NULL;
+    }
+    return store->variables_max == 0 || n < store->variables_max
+               ? 0
+               : coxi_error(COX_ELIMIT,
+                            "this run has %u variables on this ps, and may not have "
+                            "more (--run-variables-max)",
+                            n);
+}
+
 /* Makes room in the registry for variable `id`. Registry written. */
 static int make_room(struct coxi_store *store, uint32_t id)
 {
@@ -316,6 +338,9 @@ static int add_part(struct coxi_store *store, const struct coxi_variable *variab
     }
     if (r == 0) {
         r = drop_failed(store, variable->name);
+    }
+    if (r == 0) {
+        r = check_count(store);
     }
     if (r == 0) {
         r = make_room(store, variable->id);

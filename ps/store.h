@@ -14,6 +14,7 @@
 
 #include "common/applied_list.h"
 #include "common/buffer.h"
+#include "ps/quota.h"
 #include "schema/wire.h"
 
 struct coxi_store;
@@ -24,6 +25,10 @@ void coxi_store_free(struct coxi_store *store); /* takes NULL */
 /* Bounds the memory of variables and tables (--memory-max); 0, the initial value: no
  * limit. Call it before the store is used. */
 void coxi_store_set_memory_max(struct coxi_store *store, uint64_t bytes);
+
+/* Bounds what the run that has the store may take of the ps. Call it before any
+ * variable is made. */
+void coxi_store_set_quota(struct coxi_store *store, const struct coxi_quota *quota);
 
 /* The memory of variables and tables counts in `whole`, too, which the store borrows.
  * Call it before the store is used. */

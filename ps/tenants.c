@@ -74,6 +74,7 @@ static int make_store(struct coxi_tenant *tenant)
     int r = coxi_store_new(tenant->ps_index, coxi_random_id(), &tenant->store);
     if (r == 0) {
         coxi_store_count_in(tenant->store, &tenants->memory);
+        coxi_store_set_quota(tenant->store, &tenants->options.quota);
         coxi_store_set_root(tenant->store, tenant->root);
         coxi_payloads_init(&tenant->payloads, tenant->store,
                            tenants->options.memory_max);
@@ -112,6 +113,27 @@ static int tenant_new(struct coxi_tenants *tenants, uint32_t key,
     }
     *ret = tenant;
     return 0;
+}
+
+int coxi_tenant_enter(struct coxi_tenant *tenant)
+{
+    uint32_t max = tenant->tenants->options.quota.connections_max;
+    unsigned n = atomic_load(&tenant->n_connections);
+    do {
+        if (max > 0 && n >= max) {
+            return coxi_error(
+                COX_ELIMIT,
+                "this run has %u connections to this ps, and may not have "
+                "more (--run-connections-max)",
+                n);
+        }
+    } while (!atomic_compare_exchange_weak(&tenant->n_connections, &n, n + 1));
+    return 0;
+}
+
+void coxi_tenant_leave(struct coxi_tenant *tenant)
+{
+    atomic_fetch_sub(&tenant->n_connections, 1);
 }
 
 /* ---- all runs */

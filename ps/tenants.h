@@ -6,10 +6,13 @@
 #ifndef COXI_PS_TENANTS_H
 #define COXI_PS_TENANTS_H
 
+#include <stdatomic.h>
+
 #include "common/sync.h"
 #include "net/keyring.h"
 #include "ps/deferred.h"
 #include "ps/payloads.h"
+#include "ps/quota.h"
 #include "ps/store.h"
 
 struct coxi_tenants;
@@ -37,14 +40,16 @@ struct coxi_tenant {
     struct coxi_deferred *snapshots;
     struct coxi_deferred *restores; /* runs restores and probes */
     struct coxi_payloads payloads;
-    struct coxi_mutex lock; /* leaf */
+    atomic_uint n_connections; /* that have greeted */
+    struct coxi_mutex lock;    /* leaf */
     /* the last claim that was logged (claims.c) */
     struct coxi_claimed told COXI_GUARDED_BY(lock);
 };
 
 struct coxi_tenants_options {
     uint32_t ps_index;
-    uint64_t memory_max; /* bytes of all variables and tables; 0: no limit */
+    uint64_t memory_max;     /* bytes of all variables and tables; 0: no limit */
+    struct coxi_quota quota; /* of each run */
     /* the directory beneath which all files lie, borrowed; NULL: anywhere. With a
      * keyring, the files of a run lie beneath its directory ROOT/NAME, which is made */
     const char *root;
@@ -62,6 +67,11 @@ int coxi_tenants_new(const struct coxi_tenants_options *options,
  * use and stays. COX_EIO: its directory cannot be made; COX_ENOMEM. Any thread. */
 int coxi_tenants_get(struct coxi_tenants *tenants, uint32_t key,
                      struct coxi_tenant **ret);
+
+/* Counts a connection that has greeted; call coxi_tenant_leave when it is gone.
+ * COX_ELIMIT: the run has as many as it may. Those that it has stay. Any thread. */
+int coxi_tenant_enter(struct coxi_tenant *tenant);
+void coxi_tenant_leave(struct coxi_tenant *tenant);
 
 /* How many keys there are; and the run of a key, or NULL: nobody has used it yet. Any
  * thread. */

@@ -16,6 +16,7 @@
 #include "common/sync.h"
 #include "net/daemon.h"
 #include "net/server.h"
+#include "worker/payloads.h"
 #include "worker/run.h"
 #include "worker/slots.h"
 
@@ -36,6 +37,7 @@ struct worker {
     uint64_t idle_since_ms; /* since when nothing runs any more, after a signal; or 0 */
     bool closing;
     atomic_uint n_runs; /* runs that are not freed yet */
+    struct coxi_budget payloads;
     /* guards crashes in the recorder, too; comes before the run's locks */
     struct coxi_mutex lock;
     /* of the client that is connected, or NULL */
@@ -245,9 +247,22 @@ static int on_greeted(void *arg, struct coxi_peer *peer)
     return r;
 }
 
+/* A connection that the run does not use gets no memory. */
+static int on_payload(void *arg, struct coxi_peer *peer,
+                      const struct coxi_message *message, size_t len)
+{
+    struct worker *worker = arg;
+    struct coxi_run *run = run_of(worker, peer);
+    int r = run != NULL ? coxi_budget_take(&worker->payloads, peer, message, len)
+                        : coxi_error(COX_ECLOSED, "another connection took its place");
+    coxi_run_unref(run);
+    return r;
+}
+
 static void on_close(void *arg, struct coxi_peer *peer)
 {
     struct worker *worker = arg;
+    coxi_budget_give(&worker->payloads, peer);
     struct coxi_run *run = run_of(worker, peer);
     if (run == NULL) {
         return;
@@ -391,6 +406,11 @@ static int on_message(void *arg, struct coxi_peer *peer,
                       const struct coxi_frame *frame)
 {
     struct worker *worker = arg;
+    if (frame->dropped) {
+        return coxi_error(COX_ELIMIT,
+                          "a payload of %zu bytes, for which a worker has no room",
+                          frame->payload_len);
+    }
     struct coxi_run *run = run_of(worker, peer);
     if (run == NULL) {
         return coxi_error(COX_ECLOSED, "another connection took its place");
@@ -402,6 +422,7 @@ static int on_message(void *arg, struct coxi_peer *peer,
 
 static const struct coxi_server_events events = {.on_hello = on_hello,
                                                  .on_greeted = on_greeted,
+                                                 .on_payload = on_payload,
                                                  .on_message = on_message,
                                                  .on_close = on_close};
 
@@ -547,6 +568,7 @@ int coxi_worker_serve(const struct coxi_worker_options *options, int *ret_signal
 {
     struct worker worker = {.options = *options, .incarnation = coxi_random_id()};
     coxi_mutex_init(&worker.lock);
+    coxi_budget_init(&worker.payloads);
     int r = open_worker(&worker);
     if (r == 0) {
         coxi_log(COXI_LOG_INFO, options->client != NULL ? "dialling" : "listening",

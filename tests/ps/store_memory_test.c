@@ -43,6 +43,33 @@ TEST(store_makes_no_variable_that_memory_max_has_no_room_for)
     stock_close(&s);
 }
 
+TEST(store_makes_no_more_variables_than_a_run_may_have)
+{
+    struct stock s;
+    struct coxi_shard shard = {.count = 4};
+    const struct coxi_quota quota = {.variables_max = 2};
+    struct coxi_variable third = {.id = 2,
+                                  .name = "third",
+                                  .dtype = COX_F32,
+                                  .rank = 1,
+                                  .shape = {4},
+                                  .shards = &shard,
+                                  .n_shards = 1};
+    stock_open(&s);
+    coxi_store_set_quota(s.store, &quota);
+    (void)stock_dense(&s, "first", COX_F32, 1);
+    (void)stock_dense(&s, "second", COX_F32, 1);
+    struct coxi_create create = {s.session, 50, third, STOCK_INCARNATION};
+    assert_code(COX_ELIMIT, coxi_store_create(s.store, &create));
+    assert_error_names("--run-variables-max");
+    /* The next run begins with none. */
+    assert_code(0, coxi_store_release(s.store, &s.session));
+    assert_code(0, coxi_store_claim(s.store, &s.session, NULL));
+    create.variable.id = 0;
+    assert_code(0, coxi_store_create(s.store, &create));
+    stock_close(&s);
+}
+
 TEST(store_applies_nothing_of_a_commit_that_memory_max_has_no_room_for)
 {
     enum { N = 1000 };

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "common/file.h"
+#include "tests/ps/caller.h"
 #include "tests/ps/harbour.h"
 #include "tests/test.h"
 
@@ -31,6 +32,9 @@ static void make_key(const char *directory, const char *name, struct coxi_key *r
     assert_code(0, coxi_key_read(path, ret));
 }
 
+/* Of each run; a test sets it before it opens the ps. */
+static struct coxi_quota quota;
+
 static void shared_open(struct shared *shared, uint32_t runs_max, uint64_t memory_max)
 {
     const char *keys = coxi_test_path("keys");
@@ -44,6 +48,7 @@ static void shared_open(struct shared *shared, uint32_t runs_max, uint64_t memor
                       (struct coxi_ps_options){.keys = shared->keys,
                                                .runs_max = runs_max,
                                                .memory_max = memory_max,
+                                               .run_quota = quota,
                                                .checkpoint_root = shared->root});
 }
 
@@ -191,6 +196,66 @@ TEST(all_runs_together_stay_within_memory_max)
     assert_code(0, harbour_create(b, &same, 400));
     coxi_psc_close(a);
     coxi_psc_close(b);
+    shared_close(&shared);
+}
+
+/* ---- quotas */
+
+TEST(a_run_takes_no_more_bytes_than_its_quota)
+{
+    struct shared shared;
+    quota.bytes_max = 3000;
+    shared_open(&shared, 2, 100000);
+    struct coxi_psc *a = dial(&shared, &shared.a);
+    struct coxi_psc *b = dial(&shared, &shared.b);
+    begin(a, 1);
+    assert_code(0, harbour_claim(b, &same));
+    assert_code(COX_ELIMIT, harbour_create(b, &same, 800));
+    check_value(a, 1);
+    assert_code(0, harbour_create(b, &same, 700));
+    coxi_psc_close(a);
+    coxi_psc_close(b);
+    shared_close(&shared);
+}
+
+static struct caller *visit(const struct coxi_key *key)
+{
+    const struct coxi_hello hello = {.role = COXI_ROLE_CLIENT, .session = same};
+    const struct coxi_guard guard = coxi_hello_guard(key, &hello);
+    return caller_open_as(harbour_ipc(), &guard, &hello);
+}
+
+static bool is_let_in(void *key)
+{
+    struct caller *caller = visit(key);
+    bool in = caller_next(caller)->kind == COXI_HELLO;
+    caller_close(caller);
+    return in;
+}
+
+TEST(a_run_s_newcomers_beyond_its_connections_are_refused)
+{
+    struct shared shared;
+    quota.connections_max = 2;
+    shared_open(&shared, 2, 0);
+    struct caller *first = visit(&shared.a);
+    struct caller *second = visit(&shared.a);
+    const struct coxi_message claim = {.kind = COXI_CLAIM, .claim = same};
+    (void)caller_expect(first, COXI_HELLO);
+    (void)caller_expect(second, COXI_HELLO);
+    for (int i = 0; i < 3; i++) {
+        struct caller *third = visit(&shared.a);
+        caller_expect_refusal(third, COX_ELIMIT, "--run-connections-max");
+        caller_close(third);
+    }
+    /* those that are there go on, the other run gets in, and so does the next one when
+     * one has gone */
+    caller_send(first, &claim, NULL, 0);
+    assert_int_equal(0, caller_expect(first, COXI_STATUS)->status.code);
+    assert_true(is_let_in(&shared.b));
+    caller_close(second);
+    coxi_test_until(is_let_in, &shared.a, "room for a connection");
+    caller_close(first);
     shared_close(&shared);
 }
 

@@ -38,7 +38,6 @@ static struct caller *open_as(const struct worker *worker, enum coxi_role proven
     return caller_open_as(worker->address, &guard, &hello);
 }
 
-/* The module arrives, if anything does, before the peer can know that it is refused. */
 static void send_module(struct caller *caller)
 {
     size_t len = 0;
@@ -83,10 +82,25 @@ TEST(a_worker_of_the_run_that_greets_as_the_client_ships_no_module)
     worker_open(&worker);
     for (size_t i = 0; i < sizeof(roles) / sizeof(*roles); i++) {
         struct caller *caller = open_as(&worker, roles[i], COXI_ROLE_CLIENT);
-        send_module(caller);
-        caller_expect_end(caller);
+        caller_expect_end(caller); /* before anything can be shipped over it */
         caller_close(caller);
     }
+    close_served(&worker);
+}
+
+/* The message has no payload, so a long one gets no memory. */
+TEST(a_long_payload_of_a_message_that_has_none_is_dropped)
+{
+    static const char bytes[1 << 20];
+    struct worker worker;
+    worker_open(&worker);
+    struct caller *caller = open_as(&worker, COXI_ROLE_CLIENT, COXI_ROLE_CLIENT);
+    const struct coxi_message message = {.kind = COXI_RECALL, .recall = {.all = true}};
+    (void)caller_expect(caller, COXI_HELLO);
+    caller_send(caller, &message, bytes, sizeof(bytes));
+    caller_expect_end(caller);
+    program_wait_printed(&worker.program, "no room");
+    caller_close(caller);
     close_served(&worker);
 }
 
@@ -99,8 +113,7 @@ TEST(a_reader_that_greets_as_the_client_ships_no_module)
     assert_code(0, coxi_key_new_reader(path, &run_key));
     assert_code(0, coxi_key_read(path, &worker.key));
     struct caller *caller = open_as(&worker, COXI_ROLE_TOOL, COXI_ROLE_CLIENT);
-    send_module(caller);
-    caller_expect_end(caller);
+    caller_expect_end(caller); /* before anything can be shipped over it */
     caller_close(caller);
     worker.key = run_key;
     close_served(&worker);
