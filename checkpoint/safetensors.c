@@ -104,15 +104,11 @@ static int by_place(const void *a, const void *b)
     return (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
-/* Fills file->tensors; returns what is wrong, or NULL. */
+/* Fills file->tensors, which has room; returns what is wrong, or NULL. */
 static const char *parse_tensors(struct coxi_st_file *file, size_t data_at)
 {
     const char *name;
     json_t *entry;
-    file->tensors = calloc(json_object_size(file->header) + 1, sizeof(*file->tensors));
-    if (file->tensors == NULL) {
-        return "out of memory";
-    }
     json_object_foreach(file->header, name, entry)
     {
         if (strcmp(name, "__metadata__") == 0) {
@@ -145,6 +141,11 @@ static int parse_header(struct coxi_st_file *file, uint64_t len, const char **re
     int r = coxi_st_read_file(file, sizeof(len), text, len);
     if (r == 0) {
         file->header = json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL);
+        file->tensors =
+            calloc(json_object_size(file->header) + 1, sizeof(*file->tensors));
+        r = file->tensors == NULL ? coxi_error_memory("a checkpoint file") : 0;
+    }
+    if (r == 0) {
         *ret = json_is_object(file->header) ? parse_tensors(file, sizeof(len) + len)
                                             : "its header is no JSON object";
     }

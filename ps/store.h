@@ -181,7 +181,7 @@ struct coxi_snapshot_file {
  * the same answer and writes nothing; a lower number: COX_EEXIST. COX_EFENCED: also if
  * another client claims the store, or this one releases it, meanwhile. COX_EIO.
  * COX_ENOMEM: also if there is no memory for copies of what changes. No file is left
- * after an error.
+ * after an error, unless only the answer lacked memory; the same call again gives it.
  */
 int coxi_store_snapshot(struct coxi_store *store, const struct coxi_snapshot *snapshot,
                         struct coxi_snapshot_file *ret);
