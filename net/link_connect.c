@@ -69,6 +69,7 @@ static void attempt_free(struct attempt *attempt)
     nng_stream_free(attempt->stream);
     nng_stream_dialer_free(attempt->dialer);
     coxi_mutex_fini(&attempt->lock);
+    coxi_key_wipe(&attempt->guard.key);
     free(attempt);
 }
 
