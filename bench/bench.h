@@ -84,6 +84,9 @@ struct bench_child {
 void bench_child_start(struct bench *bench, const char *what, struct bench_child *ret);
 void bench_child_stop(struct bench_child *child);
 
+/* In the child: waits until the benchmark ends it, or has ended itself. */
+void bench_child_await_end(void);
+
 /* Keeps all threads of a child (NULL: of this process) on one core; BENCH_ANY_CORE:
  * releases them. */
 enum { BENCH_ANY_CORE = -1 };

@@ -367,13 +367,12 @@ void bench_serve_ps(uint32_t index)
                                       .local_path = true};
     struct coxi_ps *ps;
     struct coxi_loop *loop;
-    char ignored;
     bench_check(coxi_ps_open(&options, &ps), "ps");
     bench_check(coxi_loop_new(TICK_MS, tick_ps, ps, &loop), "loop");
     bench_check(coxi_loop_start(loop, "tick"), "loop");
     (void)printf("%s\n", coxi_ps_url(ps));
     (void)fflush(stdout);
-    (void)read(STDIN_FILENO, &ignored, 1); /* until the benchmark ends */
+    bench_child_await_end();
     coxi_loop_stop(loop);
     coxi_loop_join(loop);
     coxi_ps_close(ps);

@@ -247,6 +247,13 @@ void bench_child_ask(struct bench_child *child, char answer[128], const char *fo
     answer[strcspn(answer, "\n")] = '\0';
 }
 
+void bench_child_await_end(void)
+{
+    char ignored;
+    while (read(STDIN_FILENO, &ignored, 1) < 0 && errno == EINTR) {
+    }
+}
+
 void bench_child_stop(struct bench_child *child)
 {
     (void)close(child->lifeline);

@@ -162,7 +162,6 @@ void bench_serve_raw(bool tcp)
     struct sockaddr_in in = {.sin_family = AF_INET};
     struct sockaddr_un un = {.sun_family = AF_UNIX};
     pthread_t thread;
-    char ignored;
     in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     (void)snprintf(un.sun_path + 1, sizeof(un.sun_path) - 1, "coxswain-bench-%d",
                    (int)getpid());
@@ -180,7 +179,7 @@ void bench_serve_raw(bool tcp)
     }
     (void)fflush(stdout);
     bench_check(coxi_thread_start(&thread, "raw", accept_all, &fd), "thread");
-    (void)read(STDIN_FILENO, &ignored, 1); /* until the benchmark ends */
+    bench_child_await_end();
     _exit(0);
 }
 

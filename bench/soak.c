@@ -125,6 +125,10 @@ static void soak_open(struct bench *bench, struct soak *soak)
     bench_check(coxi_path(soak->key, "%s/run.key", bench->dir), "key");
     bench_check(coxi_key_new(soak->key), "key");
     (void)setenv("COX_KEY_FILE", soak->key, 1);
+    if (geteuid() == 0) { /* the daemons stay root then, as this program does */
+        (void)setenv("COX_PS_USER", "root", 0);
+        (void)setenv("COX_WORKER_USER", "root", 0);
+    }
     soak->ps = start(soak, "coxswain-ps", ps);
     soak->worker = start(soak, "coxswain-worker", worker);
     (void)snprintf(json, sizeof(json), "{\"ps\": [\"%s\"], \"worker\": [\"%s\"]}", ps,

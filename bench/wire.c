@@ -133,7 +133,6 @@ void bench_serve_link(const char *url)
     const struct coxi_guard guard = guard_of(COXI_ROLE_PS, parse_seal(&url));
     struct served served = {.payload = aligned_alloc(64, RAW_MAX)};
     struct coxi_listener *listener;
-    char ignored;
     if (served.payload == NULL) {
         bench_die("out of memory");
     }
@@ -142,7 +141,7 @@ void bench_serve_link(const char *url)
     coxi_listener_start(listener);
     (void)printf("%s\n", coxi_listener_url(listener));
     (void)fflush(stdout);
-    (void)read(STDIN_FILENO, &ignored, 1); /* until the benchmark ends */
+    bench_child_await_end();
     _exit(0);
 }
 
