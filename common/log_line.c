@@ -111,7 +111,11 @@ static const char *read_conversion(struct conversion *c, const char *at, va_list
     }
     size_t length = strspn(at, "hlzjt");
     add(c, at, length);
-    c->length = length == 2 && *at == 'l' ? 'L' : length > 0 && *at != 'h' ? *at : 0;
+    bool is_long = length == 1 && strchr("lzt", *at) != NULL;
+    c->length = length == 2 && *at == 'l'  ? 'L'
+                : is_long                  ? 'l'
+                : length > 0 && *at != 'h' ? *at
+                                           : '\0';
     at += length;
     c->kind = *at;
     add(c, at, *at != '\0');
@@ -129,9 +133,7 @@ static void put_number(struct line *line, const struct conversion *c, va_list *a
     case 'j':
         len = snprintf(text, sizeof(text), c->spec, va_arg(*args, intmax_t));
         break;
-    case 'l':
-    case 'z':
-    case 't':
+    case 'l': /* z and t are as long */
         len = snprintf(text, sizeof(text), c->spec, va_arg(*args, long));
         break;
     default:

@@ -14,6 +14,7 @@
 #include "common/rand.h"
 #include "common/sync.h"
 #include "net/server_internal.h"
+#include "schema/check.h"
 
 enum {
     CONNECTIONS_MAX = 16384,
@@ -254,6 +255,7 @@ static void join(struct coxi_connection *connection)
 static void take_out(struct coxi_server *server, struct coxi_connection *connection)
     COXI_REQUIRES(server->lock)
 {
+    COXI_CHECK(connection->at != NULL);
     *connection->at = connection->next;
     if (connection->next != NULL) {
         connection->next->at = connection->at;

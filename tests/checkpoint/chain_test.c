@@ -8,6 +8,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoints.h"
+#include "checkpoint/overlay.h"
 #include "checkpoint/row_index.h"
 #include "common/error.h"
 #include "tests/checkpoint/sample.h"
@@ -258,4 +259,42 @@ TEST(what_is_being_read_keeps_what_it_builds_on)
     coxi_checkpoint_close(reader);
     assert_code(0, coxi_checkpoints_prune(dir, &one, false, NULL, NULL));
     assert_int_equal(0, coxi_checkpoints_whole(dir, 4));
+}
+
+/* ---- lists of keys of another type */
+
+/* Writes a file of a chain with one key of a table; `dtype`: of its keys. */
+static struct coxi_st_file *open_keys(const char *name, const char *dtype, bool newest)
+{
+    static const uint64_t zeros[4];
+    const struct coxi_st_tensor tensors[] = {
+        {.name = "t/keys", .dtype = dtype, .rank = 1, .shape = {1}, .bytes = 8},
+        {.name = "t/removed", .dtype = "U64", .rank = 1, .shape = {0}}};
+    struct coxi_st_writer *writer;
+    struct coxi_st_file *file = NULL;
+    uint64_t bytes;
+    uint32_t crc32;
+    char *path = coxi_test_path(name);
+    assert_code(0, coxi_st_create(path, tensors, newest ? 2 : 1, NULL, 0, &writer));
+    assert_code(0, coxi_st_write(writer, zeros, 8));
+    assert_code(0, coxi_st_finish(writer, &bytes, &crc32));
+    assert_code(0, coxi_st_open(path, bytes, &crc32, &file));
+    return file;
+}
+
+TEST(chain_whose_keys_have_another_type_is_eformat)
+{
+    static const char *const dtypes[][2] = {{"I64", "U64"}, {"U64", "F64"}};
+    for (size_t i = 0; i < 2; i++) {
+        struct coxi_st_file *overlay = NULL;
+        struct coxi_st_file *files[] = {open_keys("first", dtypes[i][0], false),
+                                        open_keys("second", dtypes[i][1], true)};
+        assert_code(COX_EFORMAT,
+                    coxi_overlay_open(files, 2, COXI_OVERLAY_IN_MEMORY, &overlay));
+        assert_error_names("'t'");
+        coxi_st_close(files[0]);
+        coxi_st_close(files[1]);
+        (void)unlink(coxi_test_path("first"));
+        (void)unlink(coxi_test_path("second"));
+    }
 }
