@@ -17,7 +17,6 @@
 #include "schema/check.h"
 
 enum {
-    CONNECTIONS_MAX = 16384,
     /* bytes of answers in line; with more, reading stops */
     IN_LINE_MAX = 8 * 1024 * 1024,
     CONNECT_MS = 1000,
@@ -320,10 +319,13 @@ static int begin(struct coxi_server *server, struct coxi_connection *connection)
 {
     int r = 0;
     coxi_lock(&server->lock);
-    if (server->n_connections == CONNECTIONS_MAX) {
-        r = coxi_error(COX_ELIMIT, "%d connections are open", CONNECTIONS_MAX);
+    if (server->n_connections == COXI_SERVER_CONNECTIONS_MAX) {
+        r = coxi_error(COX_ELIMIT, "%d connections are open",
+                       COXI_SERVER_CONNECTIONS_MAX);
     } else if (connection->dialled && count_data(server) >= DATA_MAX) {
         r = coxi_error(COX_EPROTO, "%d connections for data are open", DATA_MAX);
+    } else if (!connection->dialled) {
+        r = coxi_server_check_share(server, connection);
     }
     if (r == 0) {
         connection->peer.server = server;
@@ -446,6 +448,7 @@ int coxi_server_open(const struct coxi_server_options *options,
         return coxi_error_memory("the server");
     }
     server->options = *options;
+    server->room = coxi_server_room();
     coxi_mutex_init(&server->lock);
     coxi_cond_init(&server->changed);
     int r = coxi_links_new(options->peer_timeout_ms, &server->links);

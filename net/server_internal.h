@@ -6,7 +6,10 @@
 #include "common/sync.h"
 #include "net/server.h"
 
-enum { COXI_SERVER_CODES_MAX = 64 /* codes of errors */ };
+enum {
+    COXI_SERVER_CODES_MAX = 64, /* codes of errors */
+    COXI_SERVER_CONNECTIONS_MAX = 16384,
+};
 
 struct coxi_server {
     struct coxi_server_options options;
@@ -27,6 +30,7 @@ struct coxi_server {
     struct coxi_seldom dropped;
     struct coxi_seldom closed[COXI_SERVER_CODES_MAX];
     size_t n_connections COXI_GUARDED_BY(lock);
+    size_t room; /* fixed; the connections that there are descriptors for (shares) */
     /* connections begun so far, which is also the number of the newest */
     uint64_t n_begun COXI_GUARDED_BY(lock);
 };
@@ -44,5 +48,17 @@ struct coxi_connection {
     struct coxi_link *control;
     atomic_bool greeted; /* written under the server's lock */
 };
+
+/*
+ * Shares. The members of a run on a server that runs share, and a run's readers on any
+ * server, may have as many connections as are free at that moment. So however many they
+ * open, some are left for others. The members of the only run have no such bound.
+ */
+size_t coxi_server_room(void);
+
+/* COX_ELIMIT: the peer of this new connection has its share already. */
+int coxi_server_check_share(const struct coxi_server *server,
+                            const struct coxi_connection *connection)
+    COXI_REQUIRES(server->lock);
 
 #endif

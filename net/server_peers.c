@@ -1,7 +1,9 @@
 /* See server.h: finds peers among a server's connections, tells them something, and
- * closes them. Threads: any. */
+ * closes them; bounds how many connections a run has. Threads: any. */
 #include <stdlib.h>
+#include <sys/resource.h>
 
+#include "common/error.h"
 #include "common/sync.h"
 #include "net/server_internal.h"
 
@@ -74,4 +76,48 @@ void coxi_server_close(struct coxi_server *server, coxi_peer_match match,
         coxi_link_unref(links[i]);
     }
     free(links);
+}
+
+/* ---- shares */
+
+size_t coxi_server_room(void)
+{
+    struct rlimit files;
+    /* a quarter is for peers that prove themselves (link_listen.c), and for files */
+    bool known = getrlimit(RLIMIT_NOFILE, &files) == 0;
+    size_t room = known ? files.rlim_cur / 4 * 3 : COXI_SERVER_CONNECTIONS_MAX;
+    return room < COXI_SERVER_CONNECTIONS_MAX ? room : COXI_SERVER_CONNECTIONS_MAX;
+}
+
+/* True if both share what one party may have: the members of a run, or its readers. */
+static bool is_same_party(const struct coxi_party *a, const struct coxi_party *b)
+{
+    return a->key == b->key &&
+           (a->role == COXI_ROLE_TOOL) == (b->role == COXI_ROLE_TOOL);
+}
+
+int coxi_server_check_share(const struct coxi_server *server,
+                            const struct coxi_connection *connection)
+{
+    const struct coxi_party *party = coxi_link_proven(connection->peer.link);
+    if (party == NULL ||
+        (server->options.keys == NULL && party->role != COXI_ROLE_TOOL)) {
+        return 0;
+    }
+    size_t has = 0;
+    for (const struct coxi_connection *c = server->connections; c != NULL;
+         c = c->next) {
+        const struct coxi_party *other =
+            c->dialled ? NULL : coxi_link_proven(c->peer.link);
+        has += other != NULL && is_same_party(other, party);
+    }
+    size_t used = server->n_connections;
+    return used < server->room && has < server->room - used
+               ? 0
+               : coxi_error(
+                     COX_ELIMIT,
+                     "the %s of a run have %zu of %zu connections, and leave the "
+                     "rest to others (ulimit -n)",
+                     party->role == COXI_ROLE_TOOL ? "readers" : "members", has,
+                     server->room);
 }

@@ -101,7 +101,8 @@ struct caller *caller_open_as(const char *url, const struct coxi_guard *guard,
     coxi_link_allow(caller->link, COXI_WIRE_META_MAX, COXI_PAYLOAD_MAX);
     coxi_link_start(caller->link);
     if (hello != NULL) {
-        assert_code(0, coxi_hello_send(caller->link, hello));
+        int r = coxi_hello_send(caller->link, hello);
+        assert_code(r == COX_ECLOSED ? r : 0, r); /* the peer may not want us */
     }
     return caller;
 }
@@ -158,6 +159,11 @@ static bool next(struct caller *caller)
             coxi_message_decode(kept->meta.data, kept->meta.len, &caller->message));
     }
     return kept != NULL;
+}
+
+bool caller_hears(struct caller *caller)
+{
+    return next(caller);
 }
 
 const struct coxi_message *caller_next(struct caller *caller)

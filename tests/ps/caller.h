@@ -24,6 +24,9 @@ void caller_send(struct caller *caller, const struct coxi_message *message,
 /* Sends any bytes as a frame's metadata. */
 void caller_send_bytes(struct caller *caller, const void *bytes, size_t len);
 
+/* Waits for the next message, as caller_next does. False: the connection has ended. */
+bool caller_hears(struct caller *caller);
+
 /* The next message, valid until the next call, and its payload. Fails if there is none
  * in 8 s, or if it is of another kind. */
 const struct coxi_message *caller_expect(struct caller *caller,

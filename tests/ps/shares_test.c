@@ -1,0 +1,126 @@
+/* A run, or a run's readers, that take all they can get: the others go on. */
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include "common/file.h"
+#include "tests/ps/caller.h"
+#include "tests/ps/harbour.h"
+#include "tests/test.h"
+
+enum { N = 2, FILES = 400, CROWD = 180 };
+
+static const struct coxi_session run1 = {.run = 1, .generation = 1, .token = 11};
+
+/* A ps of the runs a and b, of which a has claimed it. */
+struct shared {
+    struct harbour harbour;
+    struct coxi_keyring *keys;
+    struct coxi_key a;
+    struct coxi_key b;
+    struct coxi_psc *client;
+    struct rlimit files;
+};
+
+static void make_key(const char *directory, const char *name, struct coxi_key *ret)
+{
+    char path[PATH_MAX];
+    assert_code(0, coxi_path(path, "%s/%s.key", directory, name));
+    assert_code(0, coxi_key_new(path));
+    assert_code(0, coxi_key_read(path, ret));
+}
+
+static void claim(struct shared *shared)
+{
+    const float values[N] = {1, 2};
+    shared->client =
+        harbour_dial_with(&shared->harbour, &shared->a, COXI_ROLE_CLIENT, &run1);
+    assert_code(0, harbour_claim(shared->client, &run1));
+    assert_code(0, harbour_create(shared->client, &run1, N));
+    assert_code(0, harbour_commit(shared->client, &run1,
+                                  coxi_psc_incarnation(shared->client), 2, values, N));
+}
+
+static void shared_open(struct shared *shared)
+{
+    const char *keys = coxi_test_path("keys");
+    const char *root = coxi_test_path("root");
+    assert_int_equal(0, getrlimit(RLIMIT_NOFILE, &shared->files));
+    const struct rlimit few = {.rlim_cur = FILES, .rlim_max = shared->files.rlim_max};
+    assert_int_equal(0, setrlimit(RLIMIT_NOFILE, &few));
+    assert_int_equal(0, mkdir(keys, 0700));
+    assert_int_equal(0, mkdir(root, 0700));
+    make_key(keys, "a", &shared->a);
+    make_key(keys, "b", &shared->b);
+    assert_code(0, coxi_keyring_open(keys, &shared->keys));
+    harbour_open_with(&shared->harbour,
+                      (struct coxi_ps_options){.keys = shared->keys,
+                                               .runs_max = 2,
+                                               .checkpoint_root = root});
+    claim(shared);
+}
+
+/* Another member of run a gets in, and finds its values. */
+static void shared_close(struct shared *shared)
+{
+    float found[N];
+    struct coxi_psc *worker =
+        harbour_dial_with(&shared->harbour, &shared->a, COXI_ROLE_WORKER, &run1);
+    assert_code(0, harbour_pull(worker, &run1, coxi_psc_incarnation(worker), found, N));
+    assert_true(found[0] == 1 && found[1] == 2);
+    coxi_psc_close(worker);
+    coxi_psc_close(shared->client);
+    harbour_close(&shared->harbour);
+    coxi_keyring_free(shared->keys);
+    assert_int_equal(0, setrlimit(RLIMIT_NOFILE, &shared->files));
+}
+
+/* ---- connections */
+
+/* Peers of a key open as many connections as they can. Returns how many stay. */
+static size_t crowd(struct shared *shared, const struct coxi_key *key,
+                    enum coxi_role role, struct caller *callers[CROWD])
+{
+    const struct coxi_guard guard = {.key = *key,
+                                     .self = {.role = role, .run = run1.run}};
+    const struct coxi_hello hello = {.role = role, .session = run1};
+    size_t n = 0;
+    for (int i = 0; i < CROWD; i++) {
+        callers[i] = caller_open_as(coxi_ps_url(shared->harbour.ps), &guard, &hello);
+        n += caller_hears(callers[i]);
+    }
+    return n;
+}
+
+static void leave(struct caller *callers[CROWD])
+{
+    for (int i = 0; i < CROWD; i++) {
+        caller_close(callers[i]);
+    }
+}
+
+TEST(a_run_with_many_connections_leaves_room_for_others)
+{
+    struct shared shared;
+    struct caller *callers[CROWD];
+    shared_open(&shared);
+    size_t n = crowd(&shared, &shared.b, COXI_ROLE_WORKER, callers);
+    assert_in_range(n, FILES / 4, FILES / 4 * 3 / 2);
+    shared_close(&shared);
+    leave(callers);
+}
+
+TEST(readers_with_many_connections_leave_room_for_members)
+{
+    struct shared shared;
+    struct coxi_key key;
+    struct caller *callers[CROWD];
+    const char *path = coxi_test_path("reader.key");
+    shared_open(&shared);
+    assert_code(0, coxi_key_new_reader(path, &shared.a));
+    assert_code(0, coxi_key_read(path, &key));
+    size_t n = crowd(&shared, &key, COXI_ROLE_TOOL, callers);
+    assert_in_range(n, FILES / 4, FILES / 4 * 3 / 2);
+    shared_close(&shared);
+    leave(callers);
+}
