@@ -4,7 +4,7 @@
 #include "common/error.h"
 #include "ps/store.h"
 
-enum { LEAST_BYTES = 256 << 20 };
+enum { LEAST_BYTES = 256 << 20, READERS_PART = 4 };
 
 void coxi_payloads_budget(struct coxi_memory *memory, uint64_t memory_max)
 {
@@ -20,7 +20,32 @@ void coxi_payloads_init(struct coxi_payloads *payloads, struct coxi_store *store
                         uint64_t memory_max)
 {
     payloads->store = store;
+    payloads->is_shared = false;
     coxi_payloads_budget(&payloads->memory, memory_max);
+    coxi_memory_init(&payloads->readers);
+    payloads->readers.max_bytes = payloads->memory.max_bytes / READERS_PART;
+    payloads->readers.whole = &payloads->memory;
+}
+
+static struct coxi_memory *memory_of(struct coxi_payloads *payloads,
+                                     const struct coxi_peer *peer)
+{
+    return peer->hello.role == COXI_ROLE_TOOL ? &payloads->readers : &payloads->memory;
+}
+
+/* COX_ENOMEM if the run would have more bytes than it left free for other runs. */
+static int check_share(const struct coxi_payloads *payloads, uint64_t more)
+{
+    const struct coxi_memory *whole = payloads->memory.whole;
+    if (!payloads->is_shared || whole->max_bytes == 0) {
+        return 0;
+    }
+    uint64_t used = atomic_load(&whole->used_bytes);
+    uint64_t left = used < whole->max_bytes ? whole->max_bytes - used : 0;
+    return more <= left &&
+                   atomic_load(&payloads->memory.used_bytes) + more <= left - more
+               ? 0
+               : coxi_error(COX_ENOMEM, "a run leaves memory for payloads to others");
 }
 
 void coxi_payloads_lend_token(struct coxi_store *store, const struct coxi_peer *peer,
@@ -62,7 +87,9 @@ int coxi_payloads_take(struct coxi_payloads *payloads, struct coxi_peer *peer,
 {
     int r = check(payloads, peer, message);
     if (r == 0 && len > peer->payload_bytes) {
-        r = coxi_memory_take(&payloads->memory, len - peer->payload_bytes, "a payload");
+        uint64_t more = len - peer->payload_bytes;
+        r = check_share(payloads, more);
+        r = r == 0 ? coxi_memory_take(memory_of(payloads, peer), more, "a payload") : r;
         peer->payload_bytes = r == 0 ? len : peer->payload_bytes;
     }
     return r;
@@ -70,7 +97,7 @@ int coxi_payloads_take(struct coxi_payloads *payloads, struct coxi_peer *peer,
 
 void coxi_payloads_give(struct coxi_payloads *payloads, struct coxi_peer *peer)
 {
-    coxi_memory_give(&payloads->memory, peer->payload_bytes);
+    coxi_memory_give(memory_of(payloads, peer), peer->payload_bytes);
     peer->payload_bytes = 0;
 }
 

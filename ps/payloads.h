@@ -4,6 +4,9 @@
  * takes none; and all connections together have a budget. Any other payload is received
  * and dropped, and the message is answered without it.
  *
+ * A run on a ps that runs share has at most as many bytes of the budget as are free, and
+ * a run's readers have a quarter of it, so that others always find some.
+ *
  * A link keeps its memory for the next payload, so a connection counts with the length
  * of its longest payload until it is closed. Any thread; a peer only on its
  * connection's thread.
@@ -22,6 +25,8 @@ struct coxi_store;
 struct coxi_payloads {
     struct coxi_store *store;
     struct coxi_memory memory;
+    struct coxi_memory readers; /* counts in `memory`, too */
+    bool is_shared;             /* other runs use the same ps */
 };
 
 /* The budget is as large as that of variables and tables (--memory-max), but at least

@@ -79,6 +79,7 @@ static int make_store(struct coxi_tenant *tenant)
         coxi_payloads_init(&tenant->payloads, tenant->store,
                            tenants->options.memory_max);
         tenant->payloads.memory.whole = &tenants->payloads;
+        tenant->payloads.is_shared = tenants->n_keys > 1;
     }
     return r;
 }

@@ -4,8 +4,10 @@
 #include <sys/stat.h>
 
 #include "common/file.h"
+#include "ps/payloads.h"
 #include "tests/ps/caller.h"
 #include "tests/ps/harbour.h"
+#include "tests/ps/stock.h"
 #include "tests/test.h"
 
 enum { N = 2, FILES = 400, CROWD = 180 };
@@ -123,4 +125,72 @@ TEST(readers_with_many_connections_leave_room_for_members)
     assert_in_range(n, FILES / 4, FILES / 4 * 3 / 2);
     shared_close(&shared);
     leave(callers);
+}
+
+/* ---- memory for payloads */
+
+enum { MIB = 1 << 20, BUDGET = 256 /* the least, in MiB */ };
+
+static struct coxi_message commit_of(const struct stock *s)
+{
+    struct coxi_message message = {.kind = COXI_COMMIT};
+    message.commit.session = s->session;
+    message.commit.incarnation = STOCK_INCARNATION;
+    return message;
+}
+
+static int take(struct coxi_payloads *payloads, struct coxi_peer *peer,
+                const struct coxi_message *message, size_t mib)
+{
+    return coxi_payloads_take(payloads, peer, message, mib * MIB);
+}
+
+TEST(a_run_with_long_payloads_leaves_memory_to_others)
+{
+    struct stock s;
+    struct coxi_memory whole;
+    struct coxi_payloads a;
+    struct coxi_payloads b;
+    struct coxi_peer of_a = {0};
+    struct coxi_peer of_b[2] = {{0}};
+    stock_open(&s);
+    const struct coxi_message commit = commit_of(&s);
+    coxi_payloads_budget(&whole, 1);
+    coxi_payloads_init(&a, s.store, 1);
+    coxi_payloads_init(&b, s.store, 1);
+    a.memory.whole = b.memory.whole = &whole;
+    a.is_shared = b.is_shared = true;
+    assert_code(0, take(&b, &of_b[0], &commit, BUDGET / 2));
+    assert_code(COX_ENOMEM, take(&b, &of_b[1], &commit, BUDGET / 4));
+    assert_code(0, take(&a, &of_a, &commit, BUDGET / 4));
+    coxi_payloads_give(&b, &of_b[0]);
+    coxi_payloads_give(&a, &of_a);
+    assert_code(0, take(&b, &of_b[1], &commit, BUDGET / 2));
+    coxi_payloads_give(&b, &of_b[1]);
+    assert_true(atomic_load(&whole.used_bytes) == 0);
+    stock_close(&s);
+}
+
+TEST(readers_with_long_payloads_leave_memory_to_members)
+{
+    struct stock s;
+    struct coxi_payloads payloads;
+    struct coxi_peer worker = {.hello.role = COXI_ROLE_WORKER};
+    struct coxi_peer readers[2] = {{.hello.role = COXI_ROLE_TOOL},
+                                   {.hello.role = COXI_ROLE_TOOL}};
+    struct coxi_message pull = {.kind = COXI_PULL};
+    stock_open(&s);
+    const struct coxi_message commit = commit_of(&s);
+    pull.pull.session = s.session;
+    pull.pull.incarnation = STOCK_INCARNATION;
+    coxi_payloads_init(&payloads, s.store, 1);
+    assert_code(0, take(&payloads, &readers[0], &pull, BUDGET / 4));
+    assert_code(COX_ENOMEM, take(&payloads, &readers[1], &pull, BUDGET / 4));
+    assert_code(0, take(&payloads, &worker, &commit, BUDGET / 4 * 3));
+    coxi_payloads_give(&payloads, &worker);
+    coxi_payloads_give(&payloads, &readers[0]);
+    assert_code(0, take(&payloads, &readers[1], &pull, BUDGET / 4));
+    coxi_payloads_give(&payloads, &readers[1]);
+    assert_true(atomic_load(&payloads.memory.used_bytes) == 0);
+    stock_close(&s);
 }
