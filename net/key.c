@@ -23,6 +23,13 @@ static const char reader_mark[16] = "coxswain reader";
 
 enum { READER_FILE_BYTES = sizeof(reader_mark) + COXI_KEY_BYTES };
 
+/* A program may exit while connections of ours are open, so the crypto library must not
+ * free itself at exit: their threads still use it. Only its first use can say so. */
+__attribute__((constructor)) static void keep_crypto(void)
+{
+    (void)OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
+}
+
 /* ---- derivation */
 
 bool coxi_hkdf(const uint8_t *secret, size_t secret_len, const uint8_t *salt,

@@ -19,13 +19,13 @@ struct guarded {
     char ps_url[256];
     struct program ps;
     struct program worker;
+    char json[1024];
     struct cox_cluster *cluster;
 };
 
 static void guarded_open(struct guarded *guarded)
 {
     char worker[256];
-    char json[1024];
     struct coxi_key key;
     guarded->key = coxi_test_path("run.key");
     guarded->reader_key = coxi_test_path("reader.key");
@@ -36,9 +36,9 @@ static void guarded_open(struct guarded *guarded)
     daemon_start(&guarded->ps, "coxswain-ps", 0, "tcp://127.0.0.1:0", guarded->ps_url);
     daemon_start(&guarded->worker, "coxswain-worker", 0, "tcp://127.0.0.1:0", worker);
     assert_int_equal(0, unsetenv("COX_KEY_FILE"));
-    (void)snprintf(json, sizeof(json), "{\"ps\": [\"%s\"], \"worker\": [\"%s\"]}",
-                   guarded->ps_url, worker);
-    assert_code(0, cox_cluster_parse(json, &guarded->cluster));
+    (void)snprintf(guarded->json, sizeof(guarded->json),
+                   "{\"ps\": [\"%s\"], \"worker\": [\"%s\"]}", guarded->ps_url, worker);
+    assert_code(0, cox_cluster_parse(guarded->json, &guarded->cluster));
 }
 
 static void guarded_close(struct guarded *guarded)
@@ -78,6 +78,23 @@ TEST(a_run_with_a_key_trains)
     struct cox_options options = with_key(guarded.key);
     options.open_timeout_ms = 30000;
     train(guarded.cluster, &options);
+    guarded_close(&guarded);
+}
+
+/* At exit the crypto library would otherwise free what threads of ours still use. */
+TEST(a_program_may_exit_while_it_trains)
+{
+    struct guarded guarded;
+    /* so that every message is sealed */
+    assert_int_equal(0, setenv("COX_PS_LOCAL_PATH", "off", 1));
+    assert_int_equal(0, setenv("COX_WORKER_LOCAL_PATH", "off", 1));
+    guarded_open(&guarded);
+    const char *const argv[] = {"client_exits", guarded.json, guarded.key,
+                                coxi_test_module("counter"), NULL};
+    for (int i = 0; i < 10; i++) {
+        struct program program;
+        assert_int_equal(0, program_run(&program, argv));
+    }
     guarded_close(&guarded);
 }
 

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/clock.h"
 #include "common/error.h"
 #include "common/sync.h"
 #include "net/link.h"
@@ -540,13 +539,12 @@ const struct coxi_party *coxi_link_proven(const struct coxi_link *link)
 
 void sim_net_drop(struct sim_proc *proc)
 {
-    for (struct coxi_link *link = net.open; link != NULL;) {
-        struct coxi_link *next = link->next;
+    for (struct coxi_link *next, *link = net.open; link != NULL; link = next) {
+        next = link->next;
         if (link->proc == proc) {
             link->receiver = NULL;
             (void)shut(link, COX_ECLOSED, "its process has died", true);
         }
-        link = next;
     }
     sim_listeners_drop(proc);
 }
@@ -582,12 +580,11 @@ bool sim_net_cut(uint32_t a, uint32_t b)
 void sim_net_hang_up(uint32_t a, uint32_t b)
 {
     sim_trace("host %u gives up its connections to %u", a, b);
-    for (struct coxi_link *link = net.open; link != NULL;) {
-        struct coxi_link *next = link->next;
+    for (struct coxi_link *next, *link = net.open; link != NULL; link = next) {
+        next = link->next;
         if (link->proc->node == a && link->peer_node == b) {
             (void)shut(link, COX_ECLOSED, "connection reset", false);
         }
-        link = next;
     }
 }
 
