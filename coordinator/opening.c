@@ -102,7 +102,10 @@ static int reach(struct cox_coordinator *c, struct coxi_psc *psc, uint64_t end_m
     while ((r = check(c)) == 0 &&
            (r = coxi_psc_wait(psc, coxi_left_ms(end_ms, CHECK_MS))) == COX_ETIMEDOUT) {
         if (coxi_now_ms() >= end_ms) {
-            return coxi_error(r, "%.600s; waited for %d ms", coxi_error_text(),
+            char text[COXI_TEXT_MAX];
+            (void)snprintf(text, sizeof(text), "%.400s", coxi_error_text());
+            int last = coxi_psc_check_last(psc);
+            return coxi_error(last != 0 ? last : r, "%s; waited for %d ms", text,
                               c->options.open_timeout_ms);
         }
         coxi_call_why(c, "%.380s", coxi_error_text());
@@ -177,7 +180,8 @@ int coxi_opening_workers(struct cox_coordinator *c, uint64_t end_ms)
         uint64_t now = coxi_now_ms();
         if (now >= end_ms) {
             if (c->workers->n_ready < c->options.min_workers) {
-                r = coxi_error(COX_ETIMEDOUT,
+                r = coxi_error(c->workers->code == COX_EDENIED ? COX_EDENIED
+                                                               : COX_ETIMEDOUT,
                                "%u of %u workers are there after %d ms; %s",
                                c->workers->n_ready, c->options.min_workers,
                                c->options.open_timeout_ms, c->workers->text);

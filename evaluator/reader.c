@@ -26,6 +26,7 @@ enum {
     PEER_TIMEOUT_MS = 10000,
     CONNECT_MS = 2000,
     TICK_MS = 50,
+    CHECK_MS = 100,
     LOOK_MS = 50, /* pause between two looks for a run */
 };
 
@@ -191,6 +192,21 @@ static int use_variable(struct cox_reader *reader, const char *name, int timeout
                                   (unsigned long long)reader->view.session.run, name);
 }
 
+/* Waits for a ps, but not in vain for one that has another key. */
+static int await_one(struct coxi_psc *ps, uint64_t end_ms)
+{
+    int r;
+    while ((r = coxi_psc_check(ps)) == 0) {
+        int left = left_ms(end_ms);
+        r = coxi_psc_wait(ps, left < CHECK_MS ? left : CHECK_MS);
+        if (r != COX_ETIMEDOUT || left <= CHECK_MS) {
+            break;
+        }
+    }
+    int last = r == COX_ETIMEDOUT ? coxi_psc_check_last(ps) : 0;
+    return last != 0 ? last : r;
+}
+
 /* Does `use` with the variable called `name` (NULL: only attaches), again and again
  * until it succeeds or cannot succeed any more. */
 static int follow(struct cox_reader *reader, const char *name, const struct use *use)
@@ -261,7 +277,7 @@ static int wait_for_all(struct cox_reader *reader)
     uint64_t end_ms = coxi_now_ms() + (uint64_t)reader->options.timeout_ms;
     int r = 0;
     for (uint32_t p = 0; r == 0 && p < reader->n_ps; p++) {
-        r = coxi_psc_wait(reader->ps[p], left_ms(end_ms));
+        r = await_one(reader->ps[p], end_ms);
     }
     return r;
 }

@@ -72,6 +72,10 @@ struct coxi_link_events {
     bool (*takes)(void *arg, struct coxi_link *link, const struct coxi_frame *frame);
 };
 
+/* A peer that has denied us at every attempt for this long has another key. A single
+ * denial proves little: a peer that ends, or a proxy without its peer, looks alike. */
+enum { COXI_DENIED_MS = 3000 };
+
 /* The longest metadata that a link receives, until coxi_link_allow says otherwise. */
 enum { COXI_LINK_META_FIRST = 4096 };
 
@@ -79,8 +83,9 @@ enum { COXI_LINK_META_FIRST = 4096 };
  * Connects to `url` ("tcp://host:port", "ipc:///path") within timeout_ms. If `guard`
  * (copied; NULL: none) has a key, both ends also prove in this time that they have it
  * (handshake.h). Blocks; any thread but nng's. COX_EREFUSED (nobody listens),
- * COX_ETIMEDOUT, COX_EADDRESS (malformed, or no such host), COX_EDENIED (the peer has
- * another key, or none), with a text that names the address.
+ * COX_ETIMEDOUT (also if the peer is silent instead of proving itself), COX_EADDRESS
+ * (malformed, or no such host), COX_EDENIED (the peer has another key, or none), with a
+ * text that names the address.
  */
 int coxi_link_connect(const char *url, const struct coxi_guard *guard, int timeout_ms,
                       struct coxi_link **ret);
@@ -261,6 +266,15 @@ int coxi_listener_claim(const char *url, const struct coxi_guard *guard,
                         coxi_listener_accepted accepted, void *arg,
                         struct coxi_listener **ret);
 void coxi_listener_start(struct coxi_listener *listener);
+
+/*
+ * Before coxi_listener_start: peers that were denied are told to `denied` instead of
+ * the log, at most once in ten seconds. `n`: so many since the last call; the error's
+ * text is the reason. Called on one of nng's threads, with coxi_listener_accepted's
+ * `arg`; it must not block.
+ */
+void coxi_listener_tell(struct coxi_listener *listener,
+                        void (*denied)(void *arg, const char *peer, uint64_t n));
 
 enum { COXI_URL_MAX = 159 }; /* bytes of a URL */
 

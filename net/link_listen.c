@@ -33,6 +33,7 @@ struct coxi_listener {
     nng_aio *aio;
     struct coxi_guard guard; /* without a key: nothing is proved */
     coxi_listener_accepted accepted;
+    void (*on_denied)(void *arg, const char *peer, uint64_t n); /* NULL: logs */
     void *arg;
     bool resting;
     bool is_ipc;
@@ -94,7 +95,12 @@ static void take_out(struct newcomer *newcomer)
 static void tell_denied(struct coxi_listener *listener, const char *peer)
 {
     uint64_t n;
-    if (coxi_seldom(&listener->denied, &n)) {
+    if (!coxi_seldom(&listener->denied, &n)) {
+        return;
+    }
+    if (listener->on_denied != NULL) {
+        listener->on_denied(listener->arg, peer, n);
+    } else {
         coxi_log(COXI_LOG_WARN, "connection_denied",
                  "address=%s peer=%s denied=%llu text=\"%s\"", listener->url, peer,
                  (unsigned long long)n, coxi_error_text());
@@ -377,6 +383,12 @@ int coxi_listener_claim(const char *url, const struct coxi_guard *guard,
                             "%s is in use: end the process that listens there, or "
                             "listen at another address (port 0 is any free one)",
                             url);
+}
+
+void coxi_listener_tell(struct coxi_listener *listener,
+                        void (*denied)(void *arg, const char *peer, uint64_t n))
+{
+    listener->on_denied = denied;
 }
 
 void coxi_listener_start(struct coxi_listener *listener)

@@ -36,7 +36,7 @@ static int transport_error(const struct coxi_proving *proving, int nng_code)
                           nng_strerror(nng_code)); /* no connection was made */
     }
     if (code == COX_ETIMEDOUT) {
-        return coxi_error(COX_EDENIED,
+        return coxi_error(proving->dialled ? COX_ETIMEDOUT : COX_EDENIED,
                           "the peer has not proved within %d ms that it has "
                           "the run's key",
                           (int)(proving->end_ms - proving->begin_ms));

@@ -198,7 +198,8 @@ bool coxi_psc_is_up(struct coxi_psc *psc)
     return up;
 }
 
-int coxi_psc_check(struct coxi_psc *psc)
+/* `denied_ms`: for how long it must have denied us. */
+static int check(struct coxi_psc *psc, int denied_ms)
 {
     int r = 0;
     coxi_lock(&psc->lock);
@@ -207,9 +208,23 @@ int coxi_psc_check(struct coxi_psc *psc)
     } else if (psc->misnamed && !psc->channels[COXI_CHANNEL_CONTROL].up) {
         r = coxi_error(COX_EADDRESS, "ps %u at %s: no connection: %s",
                        psc->options.index, coxi_psc_address(psc), psc->last_text);
+    } else if (psc->denied_ms != 0 &&
+               coxi_now_ms() - psc->denied_ms >= (uint64_t)denied_ms) {
+        r = coxi_error(COX_EDENIED, "ps %u at %s: no connection: %s",
+                       psc->options.index, coxi_psc_address(psc), psc->last_text);
     }
     coxi_unlock(&psc->lock);
     return r;
+}
+
+int coxi_psc_check(struct coxi_psc *psc)
+{
+    return check(psc, COXI_DENIED_MS);
+}
+
+int coxi_psc_check_last(struct coxi_psc *psc)
+{
+    return check(psc, 0);
 }
 
 uint64_t coxi_psc_incarnation(struct coxi_psc *psc)

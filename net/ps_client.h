@@ -93,10 +93,13 @@ int coxi_psc_wait(struct coxi_psc *psc, int timeout_ms);
 
 /*
  * 0 if the first connection may still come, else the reason why waiting for it is
- * useless: a final error of coxi_psc_wait, or COX_EADDRESS (the address is wrong, or
- * its host's name could not be resolved at the last attempt). Does not wait.
+ * useless: a final error of coxi_psc_wait, COX_EADDRESS (the address is wrong, or its
+ * host's name could not be resolved at the last attempt), or COX_EDENIED (it has another
+ * key). Does not wait. coxi_psc_check_last is for the end of a wait: one denial is
+ * enough for it.
  */
 int coxi_psc_check(struct coxi_psc *psc);
+int coxi_psc_check_last(struct coxi_psc *psc);
 
 /* True if the control connection is up: the ps has greeted on it, and it has not
  * broken. */

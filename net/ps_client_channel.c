@@ -77,6 +77,11 @@ static void note_failure(struct coxi_psc *psc, int code, const char *text)
 {
     coxi_lock(&psc->lock);
     psc->misnamed = code == COX_EADDRESS;
+    if (code != COX_EDENIED) {
+        psc->denied_ms = 0;
+    } else if (psc->denied_ms == 0) {
+        psc->denied_ms = coxi_now_ms();
+    }
     (void)snprintf(psc->last_text, sizeof(psc->last_text), "%s", text);
     coxi_unlock(&psc->lock);
 }
@@ -211,6 +216,7 @@ static bool connect_and_serve(struct coxi_psc_channel *channel)
     coxi_lock(&psc->lock);
     channel->link = link;
     psc->misnamed = false;
+    psc->denied_ms = 0;
     bool stop = psc->failed != 0 || channel->n_moves != psc->n_moves;
     coxi_unlock(&psc->lock);
     /* End requests that have expired while no link was up, because this link must not

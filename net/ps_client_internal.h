@@ -60,6 +60,9 @@ struct coxi_psc {
     /* the last connection failed because the address has no such host, or is
      * malformed */
     bool misnamed COXI_GUARDED_BY(lock);
+    /* since when the ps has denied us at every attempt; 0: the last one failed for
+     * another reason, or not */
+    uint64_t denied_ms COXI_GUARDED_BY(lock);
 };
 
 /* ---- ps_client.c */

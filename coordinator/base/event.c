@@ -64,6 +64,7 @@ static const struct {
     [COX_EVENT_STEP_CRASHED] = {"step_crashed", COX_EVENT_WARNING},
     [COX_EVENT_STEP_OVERRUN] = {"step_overrun", COX_EVENT_WARNING},
     [COX_EVENT_MODULE_MISSING] = {"module_missing", COX_EVENT_WARNING},
+    [COX_EVENT_CONNECTION_DENIED] = {"connection_denied", COX_EVENT_WARNING},
 };
 enum { N_KINDS = sizeof(kinds) / sizeof(*kinds) };
 

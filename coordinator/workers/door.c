@@ -19,6 +19,7 @@
  */
 #include "coordinator/workers/door.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,6 +49,7 @@ struct stranger {
 struct coxi_door {
     struct cox_coordinator *c;
     struct coxi_listener *listener; /* NULL: it is shut */
+    char url[COXI_URL_MAX + 1];
     struct stranger *strangers;
     size_t n_strangers;
     uint32_t n_named;
@@ -242,6 +244,16 @@ static void accepted(void *arg, struct coxi_link *link)
     coxi_conn_accept(door->c, link, &arrival_events, door);
 }
 
+/* On one of nng's threads. */
+static void denied(void *arg, const char *peer, uint64_t n)
+{
+    const struct coxi_door *door = arg;
+    coxi_event(door->c, COX_EVENT_CONNECTION_DENIED, COXI_OF(.error = COX_EDENIED),
+               "a connection to %.160s from %.64s was denied (%llu since the last such "
+               "event): %.200s",
+               door->url, peer, (unsigned long long)n, coxi_error_text());
+}
+
 void coxi_door_tick(struct coxi_door *door, uint64_t now_ms)
 {
     if (door == NULL) {
@@ -298,6 +310,9 @@ int coxi_door_new(struct cox_coordinator *c, const char *listen, struct coxi_doo
         return r;
     }
     door->c = c;
+    (void)snprintf(door->url, sizeof(door->url), "%s",
+                   coxi_listener_url(door->listener));
+    coxi_listener_tell(door->listener, denied);
     *ret = door;
     return 0;
 }

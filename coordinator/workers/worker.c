@@ -83,14 +83,27 @@ void coxi_worker_tried(struct coxi_worker *worker)
     }
 }
 
+/* True if a failure with `code` shows that the worker has another key. */
+static bool has_another_key(struct coxi_worker *worker, int code)
+{
+    uint64_t now = coxi_now_ms();
+    if (code != COX_EDENIED) {
+        worker->denied_ms = 0;
+    } else if (worker->denied_ms == 0) {
+        worker->denied_ms = now;
+    }
+    return worker->denied_ms != 0 && now - worker->denied_ms >= COXI_DENIED_MS;
+}
+
 /* Keeps the reason why a worker is not connected, for threads that wait for it. */
 static void note_failure(struct coxi_worker *worker, int code, const char *text)
 {
     struct cox_coordinator *c = worker->c;
     bool was_hopeless = worker->hopeless;
     worker->hopeless =
-        worker->name == NULL && (code == COX_EVERSION || code == COX_EBUSY ||
-                                 code == COX_EFENCED || code == COX_ECONFLICT);
+        worker->name == NULL &&
+        (code == COX_EVERSION || code == COX_EBUSY || code == COX_EFENCED ||
+         code == COX_ECONFLICT || has_another_key(worker, code));
     coxi_lock(&c->lock);
     c->workers->n_hopeless += (uint32_t)worker->hopeless - (uint32_t)was_hopeless;
     c->workers->code = code;

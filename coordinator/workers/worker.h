@@ -49,7 +49,10 @@ struct coxi_worker {
     bool data_up;
     bool data_asked; /* a worker that dials us was told to open it */
     bool hopeless;   /* dialling again will not help */
-    bool tried;      /* it has greeted, or failed to, at least once */
+    /* since when it has denied us at every attempt; 0: the last one failed for another
+     * reason, or not */
+    uint64_t denied_ms;
+    bool tried; /* it has greeted, or failed to, at least once */
     uint32_t slots;
     uint64_t dial_at_ms;
     uint32_t rest_ms;

@@ -116,7 +116,8 @@ COX_API void cox_cluster_free(struct cox_cluster *cluster); /* takes NULL */
  * addition to open_timeout_ms.
  *
  * Errors whose text names a daemon:
- *   COX_ETIMEDOUT   it does not answer, or it has another key (options.key_file)
+ *   COX_ETIMEDOUT   it does not answer, or it has a key, and the client has none
+ *   COX_EDENIED     it has another key (options.key_file). Told after a few seconds
  *   COX_EREFUSED, COX_EVERSION
  *   COX_ECONFLICT   another daemon is at the address, or its --index is not its place
  *                   in the list

@@ -119,6 +119,10 @@ enum cox_event_code {
      * and a function
      */
     COX_EVENT_MODULE_MISSING,
+    /* warning. Somebody without the run's key, or of another user, has dialled the client
+     * (cox_options.listen). The text says from where, why it was denied, and how many
+     * were since the last such event, of which there is at most one in ten seconds */
+    COX_EVENT_CONNECTION_DENIED,
 };
 
 struct cox_event {

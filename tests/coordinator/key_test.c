@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "net/key.h"
+#include "net/link.h"
 #include "tests/coordinator/crew.h"
 #include "tests/program.h"
 #include "tests/test.h"
@@ -166,8 +167,95 @@ TEST(a_client_with_another_key_opens_nothing)
     const char *other = coxi_test_path("other.key");
     guarded_open(&guarded);
     assert_code(0, coxi_key_new(other));
-    const struct cox_options options = with_key(other);
-    crew_refused(guarded.cluster, &options, COX_ETIMEDOUT, "has another key");
+    struct cox_options options = with_key(other);
+    crew_refused(guarded.cluster, &options, COX_EDENIED, "has another key");
+    guarded_close(&guarded);
+}
+
+/* After some seconds there is no doubt, and more time would change nothing. */
+TEST(a_client_with_another_key_does_not_wait_for_all_its_time)
+{
+    struct guarded guarded;
+    const char *other = coxi_test_path("other.key");
+    guarded_open(&guarded);
+    assert_code(0, coxi_key_new(other));
+    struct cox_options options = with_key(other);
+    options.open_timeout_ms = 3600000;
+    crew_refused(guarded.cluster, &options, COX_EDENIED, "has another key");
+    guarded_close(&guarded);
+}
+
+/* The ps has the client's key, but the worker has another. */
+TEST(a_worker_with_another_key_is_named)
+{
+    struct guarded guarded;
+    struct program stranger;
+    struct cox_cluster *cluster;
+    char worker[256];
+    char json[1024];
+    const char *other = coxi_test_path("other.key");
+    guarded_open(&guarded);
+    assert_code(0, coxi_key_new(other));
+    assert_int_equal(0, setenv("COX_KEY_FILE", other, 1));
+    daemon_start(&stranger, "coxswain-worker", 0, "tcp://127.0.0.1:0", worker);
+    assert_int_equal(0, unsetenv("COX_KEY_FILE"));
+    (void)snprintf(json, sizeof(json), "{\"ps\": [\"%s\"], \"worker\": [\"%s\"]}",
+                   guarded.ps_url, worker);
+    assert_code(0, cox_cluster_parse(json, &cluster));
+    struct cox_options options = with_key(guarded.key);
+    options.open_timeout_ms = 3600000;
+    crew_refused(cluster, &options, COX_EDENIED, worker);
+    cox_cluster_free(cluster);
+    program_kill(&stranger, SIGTERM);
+    (void)program_wait(&stranger);
+    guarded_close(&guarded);
+}
+
+TEST(a_reader_with_another_key_does_not_wait_for_all_its_time)
+{
+    struct guarded guarded;
+    struct cox_reader *reader;
+    struct cox_reader_options reading = COX_READER_OPTIONS_INIT;
+    guarded_open(&guarded);
+    reading.key_file = coxi_test_path("other.key");
+    reading.timeout_ms = 3600000;
+    assert_code(0, coxi_key_new(reading.key_file));
+    assert_code(COX_EDENIED, cox_reader_open(guarded.cluster, &reading, &reader));
+    guarded_close(&guarded);
+}
+
+static void keep_event(void *arg, const struct cox_event *event)
+{
+    if (event->code == COX_EVENT_CONNECTION_DENIED) {
+        (void)snprintf(arg, 512, "%s: %s", event->name, event->text);
+    }
+}
+
+/* One event says who was denied; standard error gets nothing from the library. */
+TEST(a_stranger_at_the_client_s_door_is_an_event)
+{
+    struct guarded guarded;
+    struct crew crew = {0};
+    struct coxi_link *link;
+    char text[512] = "";
+    const struct coxi_guard stranger = {.key = {.kind = COXI_KEY_RUN, .secret = {7}},
+                                        .self = {.role = COXI_ROLE_WORKER}};
+    guarded_open(&guarded);
+    struct cox_options options = with_key(guarded.key);
+    options.open_timeout_ms = 30000;
+    options.listen = "tcp://127.0.0.1:0";
+    options.on_event = keep_event;
+    options.event_arg = text;
+    assert_code(0, cox_open(guarded.cluster, &options, &crew.c));
+    for (int i = 0; i < 5; i++) {
+        assert_code(COX_EDENIED, coxi_link_connect(cox_listen_address(crew.c),
+                                                   &stranger, 8000, &link));
+    }
+    assert_code(0, cox_close(crew.c, 8000)); /* after all events */
+    assert_non_null(
+        strstr(text, "connection_denied: a connection to tcp://127.0.0.1:"));
+    assert_non_null(strstr(text, "from 127.0.0.1:"));
+    assert_non_null(strstr(text, "another key"));
     guarded_close(&guarded);
 }
 
