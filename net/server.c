@@ -331,6 +331,7 @@ static int begin(struct coxi_server *server, struct coxi_connection *connection)
         connection->peer.server = server;
         connection->peer.number = ++server->n_begun;
         if (!connection->dialled) {
+            connection->begun_ms = coxi_now_ms();
             coxi_link_listen_to(connection->peer.link, &link_events, connection);
             coxi_links_add(server->links, connection->peer.link);
         }
@@ -510,6 +511,7 @@ static struct coxi_connection *take_ended(struct coxi_server *server, bool all)
 void coxi_server_tick(struct coxi_server *server)
 {
     coxi_links_tick(server->links);
+    coxi_server_close_late(server);
     join(take_ended(server, false));
 }
 

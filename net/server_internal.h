@@ -42,12 +42,17 @@ struct coxi_connection {
     /* where the server's list has it; NULL: it is not there any more */
     struct coxi_connection **at COXI_GUARDED_BY_OF(struct coxi_server, lock);
     pthread_t thread;
+    uint64_t begun_ms;         /* if accepted: when (coxi_now_ms) */
     bool dialled;              /* we dialled it: our greeting comes first */
     enum coxi_channel channel; /* if dialled: which one */
     /* if it is a data connection that we dialled: the control link */
     struct coxi_link *control;
     atomic_bool greeted; /* written under the server's lock */
 };
+
+/* Closes accepted connections whose peer has not greeted within the time after which a
+ * silent peer is given up. Heartbeats do not help. */
+void coxi_server_close_late(struct coxi_server *server);
 
 /*
  * Shares. The members of a run on a server that runs share, and a run's readers on any

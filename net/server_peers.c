@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
+#include "common/clock.h"
 #include "common/error.h"
 #include "common/sync.h"
 #include "net/server_internal.h"
@@ -76,6 +77,34 @@ void coxi_server_close(struct coxi_server *server, coxi_peer_match match,
         coxi_link_unref(links[i]);
     }
     free(links);
+}
+
+/* ---- peers that do not greet */
+
+/* A reference to the link of the first connection that is late, or NULL. */
+static struct coxi_link *take_late(struct coxi_server *server, uint64_t now)
+{
+    struct coxi_link *late = NULL;
+    uint64_t most = (uint64_t)server->options.peer_timeout_ms;
+    coxi_lock(&server->lock);
+    for (struct coxi_connection *c = server->connections; c != NULL && late == NULL;
+         c = c->next) {
+        bool is_late = !c->dialled && !c->greeted && now > c->begun_ms + most;
+        late = is_late && !coxi_link_closed(c->peer.link) ? coxi_link_ref(c->peer.link)
+                                                          : NULL;
+    }
+    coxi_unlock(&server->lock);
+    return late;
+}
+
+void coxi_server_close_late(struct coxi_server *server)
+{
+    uint64_t now = coxi_now_ms();
+    struct coxi_link *late = NULL;
+    while ((late = take_late(server, now)) != NULL) {
+        coxi_link_close(late, COX_ETIMEDOUT, "the peer has not greeted");
+        coxi_link_unref(late);
+    }
 }
 
 /* ---- shares */

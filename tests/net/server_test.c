@@ -1,6 +1,7 @@
 /* A daemon that listens, with good peers, refused peers and peers that break the
  * protocol; how a server starts and stops. */
 #include <dirent.h>
+#include <errno.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@
 #include "common/error.h"
 #include "common/log.h"
 #include "common/sync.h"
+#include "net/link_internal.h"
 #include "net/server_internal.h"
 #include "tests/net/count_daemon.h"
 #include "tests/net/ends.h"
@@ -271,6 +273,36 @@ TEST(server_gives_a_silent_peer_up)
     (void)raw_wait_closed(fd);
     (void)close(fd);
     coxi_server_free(daemon.server);
+}
+
+struct mute {
+    struct count_daemon daemon;
+    int fd;
+};
+
+static bool mute_is_cut_off(void *arg)
+{
+    static const uint32_t beat[4] = {COXI_LINK_MAGIC};
+    struct mute *mute = arg;
+    char bytes[64];
+    coxi_server_tick(mute->daemon.server);
+    (void)send(mute->fd, beat, sizeof(beat), MSG_NOSIGNAL);
+    ssize_t n = recv(mute->fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+    return n == 0 || (n < 0 && errno == ECONNRESET);
+}
+
+TEST(server_cuts_off_a_peer_that_beats_but_does_not_greet)
+{
+    struct mute mute;
+    struct end end;
+    count_daemon_open(&mute.daemon, "tcp://127.0.0.1:0", 1000);
+    mute.fd = raw_connect(coxi_server_url(mute.daemon.server));
+    coxi_test_until(mute_is_cut_off, &mute, "the end of a peer that does not greet");
+    (void)close(mute.fd);
+    count_client_open(&end, &mute.daemon, 21);
+    count_client_ask(&end, 21, 10);
+    end_fini(&end);
+    coxi_server_free(mute.daemon.server);
 }
 
 /* ---- starting and stopping */
