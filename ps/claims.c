@@ -109,64 +109,132 @@ static void cut_off(const struct coxi_tenant *tenant, struct coxi_server *server
 
 /* ---- seats */
 
-static bool is_claimed(struct coxi_tenant *tenant)
+static bool has_seat(const struct coxi_seats *seats, const struct coxi_tenant *tenant)
+    COXI_REQUIRES(seats->lock)
 {
-    struct coxi_session owner;
-    return tenant != NULL && coxi_store_owner(tenant->store, &owner);
+    (void)seats;
+    return tenant != NULL && (tenant->seat.is_owned || tenant->seat.n_claims > 0);
 }
 
-static uint32_t count_claimed(struct coxi_tenants *tenants)
+static uint32_t count_taken(const struct coxi_seats *seats,
+                            struct coxi_tenants *tenants) COXI_REQUIRES(seats->lock)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < coxi_tenants_count(tenants); i++) {
-        n += is_claimed(coxi_tenants_made(tenants, i));
+        n += has_seat(seats, coxi_tenants_made(tenants, i));
     }
     return n;
 }
 
-/* Takes the seat of a run whose client is gone; false: there is none. */
-static bool vacate_one(struct coxi_tenants *tenants, struct coxi_server *server)
+/* Takes the seat of a run whose client is gone, and returns the run; NULL: there is
+ * none. */
+static struct coxi_tenant *unseat_one(const struct coxi_seats *seats,
+                                      struct coxi_tenants *tenants,
+                                      struct coxi_server *server)
+    COXI_REQUIRES(seats->lock)
 {
+    (void)seats;
     for (uint32_t i = 0; i < coxi_tenants_count(tenants); i++) {
         struct coxi_tenant *tenant = coxi_tenants_made(tenants, i);
-        struct coxi_session gone;
-        if (tenant != NULL && owner_is_gone(tenant, server, &gone) &&
-            coxi_store_vacate(tenant->store, &gone)) {
-            coxi_log(COXI_LOG_WARN, "seat_lost",
-                     "run=%016llx name=%s text=\"its client is gone, and another run "
-                     "has taken its seat\"",
-                     (unsigned long long)gone.run, tenant->name);
-            cut_off(tenant, server, &gone);
-            return true;
+        if (tenant == NULL || !tenant->seat.is_owned || tenant->seat.n_claims > 0) {
+            continue;
+        }
+        const struct of_tenant owner = {tenant, &tenant->seat.owner};
+        if (!coxi_server_any(server, is_owner, &owner)) {
+            tenant->seat.is_owned = false;
+            return tenant;
         }
     }
-    return false;
+    return NULL;
 }
 
-/* Finds a seat for the run, unless it has one. Seats locked. */
-static int take_seat(struct coxi_tenant *tenant, struct coxi_server *server,
-                     uint32_t seats)
+/* The run has lost its seat: empties its store, unless a client has come back. */
+static void vacate(struct coxi_tenant *tenant, struct coxi_server *server)
 {
-    return is_claimed(tenant) || count_claimed(tenant->tenants) < seats ||
-                   vacate_one(tenant->tenants, server)
-               ? 0
-               : coxi_error(COX_EBUSY,
-                            "ps %u serves %u runs already: end one of them, or raise "
-                            "--runs",
-                            tenant->ps_index, seats);
-}
-
-/* True if the ps may be free for this peer soon, because a client that is in its way
- * has been silent since the peer came. */
-static bool may_be_free_soon(struct coxi_tenant *tenant, const struct coxi_peer *peer)
-{
-    bool any = owner_is_silent(tenant, peer);
-    for (uint32_t i = 0; !is_claimed(tenant) && i < coxi_tenants_count(tenant->tenants);
-         i++) {
-        struct coxi_tenant *other = coxi_tenants_made(tenant->tenants, i);
-        any = any || (other != NULL && owner_is_silent(other, peer));
+    struct coxi_session gone;
+    if (owner_is_gone(tenant, server, &gone) &&
+        coxi_store_vacate(tenant->store, &gone)) {
+        coxi_log(COXI_LOG_WARN, "seat_lost",
+                 "run=%016llx name=%s text=\"its client is gone, and another run "
+                 "has taken its seat\"",
+                 (unsigned long long)gone.run, tenant->name);
+        cut_off(tenant, server, &gone);
     }
+}
+
+/* Finds a seat for the run, which stays its own until end_claim. COX_EBUSY. No store is
+ * asked with the seats locked, because one may be busy for long. */
+static int begin_claim(struct coxi_tenant *tenant, struct coxi_server *server)
+{
+    struct coxi_seats *seats = coxi_tenants_seats(tenant->tenants);
+    struct coxi_tenant *unseated = NULL;
+    coxi_lock(&seats->lock);
+    bool has_room =
+        has_seat(seats, tenant) || count_taken(seats, tenant->tenants) < seats->n;
+    if (!has_room) {
+        unseated = unseat_one(seats, tenant->tenants, server);
+    }
+    bool may_claim = has_room || unseated != NULL;
+    tenant->seat.n_claims += may_claim;
+    coxi_unlock(&seats->lock);
+    if (unseated != NULL) {
+        vacate(unseated, server);
+    }
+    return may_claim ? 0
+                     : coxi_error(COX_EBUSY,
+                                  "ps %u serves %u runs already: end one of them, or "
+                                  "raise --runs",
+                                  tenant->ps_index, seats->n);
+}
+
+/* `owner` NULL: the claim has failed. */
+static void end_claim(struct coxi_tenant *tenant, const struct coxi_session *owner)
+{
+    struct coxi_seats *seats = coxi_tenants_seats(tenant->tenants);
+    coxi_lock(&seats->lock);
+    tenant->seat.n_claims--;
+    if (owner != NULL) {
+        tenant->seat.is_owned = true;
+        tenant->seat.owner = *owner;
+    }
+    coxi_unlock(&seats->lock);
+}
+
+/* True if a client that has a seat, and keeps this peer's run from one, has been silent
+ * since the peer came. */
+static bool seat_may_be_free_soon(struct coxi_tenant *tenant,
+                                  const struct coxi_peer *peer)
+{
+    struct coxi_seats *seats = coxi_tenants_seats(tenant->tenants);
+    bool any = false;
+    coxi_lock(&seats->lock);
+    for (uint32_t i = 0;
+         !has_seat(seats, tenant) && i < coxi_tenants_count(tenant->tenants); i++) {
+        struct coxi_tenant *other = coxi_tenants_made(tenant->tenants, i);
+        const struct of_tenant owner = {other,
+                                        other != NULL ? &other->seat.owner : NULL};
+        any = any ||
+              (has_seat(seats, other) &&
+               coxi_server_heard_ms(peer->server, is_owner, &owner) < peer->since_ms);
+    }
+    coxi_unlock(&seats->lock);
     return any;
+}
+
+/* ---- claims */
+
+static int claim(struct coxi_tenant *tenant, const struct coxi_peer *peer,
+                 const struct coxi_session *session, const struct coxi_session *gone)
+{
+    int r = begin_claim(tenant, peer->server);
+    if (r == 0) {
+        r = coxi_store_claim(tenant->store, session, gone);
+        end_claim(tenant, r == 0 ? session : NULL);
+    }
+    return r == COX_EBUSY && (owner_is_silent(tenant, peer) ||
+                              seat_may_be_free_soon(tenant, peer))
+               ? COX_EAGAIN
+               : r;
 }
 
 int coxi_claims_answer(struct coxi_tenant *tenant, struct coxi_peer *peer,
@@ -174,16 +242,9 @@ int coxi_claims_answer(struct coxi_tenant *tenant, struct coxi_peer *peer,
 {
     struct coxi_server *server = peer->server;
     struct coxi_session gone;
-    struct coxi_seats *seats = coxi_tenants_seats(tenant->tenants);
-    coxi_lock(&seats->lock);
     bool is_gone = owner_is_gone(tenant, server, &gone);
-    int r = take_seat(tenant, server, seats->n);
-    if (r == 0) {
-        r = coxi_store_claim(tenant->store, &request->claim, is_gone ? &gone : NULL);
-    }
-    coxi_unlock(&seats->lock);
+    int r = claim(tenant, peer, &request->claim, is_gone ? &gone : NULL);
     struct coxi_message answer = {.request = request->request, .kind = COXI_STATUS};
-    r = r == COX_EBUSY && may_be_free_soon(tenant, peer) ? COX_EAGAIN : r;
     answer.status.code = r;
     answer.status.message = r != 0 ? coxi_error_text() : "";
     answer.status.incarnation = r == 0 ? coxi_store_incarnation(tenant->store) : 0;
@@ -196,4 +257,16 @@ int coxi_claims_answer(struct coxi_tenant *tenant, struct coxi_peer *peer,
         cut_off(tenant, server, &gone);
     }
     return sent;
+}
+
+int coxi_claims_release(struct coxi_tenant *tenant, const struct coxi_session *session)
+{
+    struct coxi_seats *seats = coxi_tenants_seats(tenant->tenants);
+    int r = coxi_store_release(tenant->store, session);
+    coxi_lock(&seats->lock);
+    if (r == 0 && coxi_session_equal(&tenant->seat.owner, session)) {
+        tenant->seat.is_owned = false;
+    }
+    coxi_unlock(&seats->lock);
+    return r;
 }

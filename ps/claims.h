@@ -15,4 +15,7 @@
 int coxi_claims_answer(struct coxi_tenant *tenant, struct coxi_peer *peer,
                        const struct coxi_message *request);
 
+/* Forgets the run, if `session` has it, and gives up its seat. COX_EFENCED. */
+int coxi_claims_release(struct coxi_tenant *tenant, const struct coxi_session *session);
+
 #endif

@@ -392,7 +392,7 @@ static int handle(struct coxi_tenant *tenant, struct coxi_peer *peer,
         return coxi_claims_answer(tenant, peer, m);
     case COXI_RELEASE:
         return answer_status(peer, m, COXI_STATUS,
-                             coxi_store_release(tenant->store, &m->release));
+                             coxi_claims_release(tenant, &m->release));
     case COXI_CREATE:
         return answer_create(tenant, peer, m);
     case COXI_WATERMARK:

@@ -24,11 +24,17 @@ struct coxi_claimed {
     int code;
 };
 
-/* The seats of a ps: how many runs may have it at a time. The lock is held while a claim
- * looks for a seat and takes it. */
+/* The seats of a ps: how many runs may have it at a time (claims.c). */
 struct coxi_seats {
-    struct coxi_mutex lock;
-    uint32_t n; /* fixed */
+    struct coxi_mutex lock; /* comes before that of the server; nobody waits with it */
+    uint32_t n;             /* fixed */
+};
+
+/* A run has a seat while a session owns it, or while a claim for it is under way. */
+struct coxi_seat {
+    bool is_owned;
+    struct coxi_session owner;
+    uint32_t n_claims;
 };
 
 struct coxi_tenant {
@@ -36,6 +42,7 @@ struct coxi_tenant {
     const char *name; /* of its key; "" if there is no keyring */
     uint32_t ps_index;
     char *root; /* the directory beneath which its files lie; NULL: anywhere */
+    struct coxi_seat seat COXI_GUARDED_BY_OF(struct coxi_seats, lock);
     struct coxi_store *store;
     struct coxi_deferred *snapshots;
     struct coxi_deferred *restores; /* runs restores and probes */

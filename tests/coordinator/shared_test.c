@@ -154,7 +154,7 @@ TEST(the_worker_of_one_run_serves_no_other)
     struct cox_options options = options_of(&second);
     options.open_timeout_ms = 1000;
     options.min_workers = 1;
-    crew_refused(first.cluster, &options, COX_ETIMEDOUT, "another key");
+    crew_refused(first.cluster, &options, COX_EDENIED, "another key");
     user_fini(&first);
     user_fini(&second);
     shared_close(&shared);
