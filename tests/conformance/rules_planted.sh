@@ -27,5 +27,5 @@ doc=$1/docs/exactly-once.md
 "$check" "$1"
 refuses 's/^\*\*14\. /**15. /'                      # a number twice
 refuses 's/`coxi_applied_begin`/`coxi_applied_bgin`/' # no such function
-refuses 's/`load_table` (ps.restore.c)/`load_table`/' # in no file
-refuses 's/^Kept: `load_table`/Held: `load_table`/'   # a rule that nothing keeps
+refuses 's/`coxi_restore_table` (ps.restore_table.c)/`coxi_restore_table`/' # in no file
+refuses 's/^Kept: `coxi_restore_table`/Held: `load_table`/'   # a rule that nothing keeps
