@@ -186,28 +186,34 @@ static const struct coxi_link_events events = {.on_frame = coxi_psc_on_frame,
                                                .on_batch = coxi_psc_on_batch,
                                                .on_close = on_close};
 
+/* Makes a connection; the error is noted. */
+static int dial(struct coxi_psc_channel *channel, struct coxi_link **ret)
+{
+    struct coxi_psc *psc = channel->psc;
+    coxi_lock(&psc->lock);
+    /* read before the address, so that no move of the ps is missed */
+    channel->n_moves = psc->n_moves;
+    coxi_dial_begin(channel->dial);
+    int r = psc->failed != 0 ? COX_ECANCELLED : 0;
+    coxi_unlock(&psc->lock);
+    const struct coxi_guard guard =
+        coxi_hello_guard(psc->options.key, &psc->options.self);
+    if (r == 0) {
+        r = coxi_dial_link(channel->dial, coxi_psc_address(psc), &guard,
+                           psc->options.connect_ms, ret);
+    }
+    if (r != 0 && r != COX_ECANCELLED) {
+        note_failure(psc, r, coxi_error_text());
+    }
+    return r;
+}
+
 /* Connects once and serves the connection until it is closed. True: it was up. */
 static bool connect_and_serve(struct coxi_psc_channel *channel)
 {
     struct coxi_psc *psc = channel->psc;
     struct coxi_link *link;
-    coxi_lock(&psc->lock);
-    /* read before the address, so that no move of the ps is missed */
-    channel->n_moves = psc->n_moves;
-    coxi_dial_begin(channel->dial);
-    bool failed = psc->failed != 0;
-    coxi_unlock(&psc->lock);
-    if (failed) {
-        return false;
-    }
-    const struct coxi_guard guard =
-        coxi_hello_guard(psc->options.key, &psc->options.self);
-    int r = coxi_dial_link(channel->dial, coxi_psc_address(psc), &guard,
-                           psc->options.connect_ms, &link);
-    if (r != 0 && r != COX_ECANCELLED) {
-        note_failure(psc, r, coxi_error_text());
-    }
-    if (r != 0) {
+    if (dial(channel, &link) != 0) {
         return false;
     }
     channel->greeted = false;
