@@ -39,7 +39,7 @@ static bool has_no_threads(void *arg)
         char name[32] = "";
         FILE *file = fopen(names.gl_pathv[i], "re");
         if (file != NULL) {
-            (void)fgets(name, sizeof(name), file);
+            (void)!fgets(name, sizeof(name), file);
             (void)fclose(file);
         }
         found = found || strncmp(name, "cox:", 4) == 0;

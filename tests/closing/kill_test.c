@@ -28,7 +28,7 @@ static pid_t start(void (*reach)(struct phase *phase))
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         (void)close(said[0]);
         reach(&phase);
-        (void)write(said[1], "", 1);
+        (void)!write(said[1], "", 1);
         for (;;) {
             (void)pause();
         }

@@ -79,7 +79,7 @@ static char state_of(const char *proc)
     (void)snprintf(path, sizeof(path), "%s/stat", proc);
     FILE *file = fopen(path, "re");
     if (file != NULL) {
-        (void)fscanf(file, "%*d (%*[^)]) %c", &state);
+        (void)!fscanf(file, "%*d (%*[^)]) %c", &state);
         (void)fclose(file);
     }
     return state;

@@ -195,7 +195,7 @@ static bool is_unreaped(pid_t pid)
     (void)snprintf(pattern, sizeof(pattern), "/proc/%d/stat", (int)pid);
     FILE *file = fopen(pattern, "re");
     if (file != NULL) {
-        (void)fscanf(file, "%*d %*s %c", &state);
+        (void)!fscanf(file, "%*d %*s %c", &state);
         (void)fclose(file);
     }
     (void)snprintf(pattern, sizeof(pattern), "/proc/%d/task/*", (int)pid);
@@ -233,7 +233,7 @@ static bool is_stopped(void *arg)
         char state = '?';
         FILE *file = fopen(tasks.gl_pathv[i], "re");
         if (file != NULL) {
-            (void)fscanf(file, "%*d (%*[^)]) %c", &state);
+            (void)!fscanf(file, "%*d (%*[^)]) %c", &state);
             (void)fclose(file);
         }
         stopped = stopped && state == 'T';

@@ -277,7 +277,7 @@ TEST(client_killed_leaves_no_process_and_no_file)
         crew_open(&mine, 2, 2, "counter", NULL);
         (void)crew_counter(&mine, "c0");
         crew_schedule(&mine, crew_function(&mine, "count"), 1000, 1);
-        (void)write(fds[1], "r", 1);
+        (void)!write(fds[1], "r", 1);
         for (;;) {
             (void)pause();
         }
