@@ -109,7 +109,9 @@ static void *storm(void *arg)
         } else {
             due += (now - last) * s->rate * s->n_ports;
         }
-        for (; due >= 1; due -= 1, n++) {
+        uint64_t end = n + (uint64_t)due;
+        due -= (double)(end - n);
+        for (; n < end; n++) {
             visit(s, s->ports[n % (uint64_t)s->n_ports],
                   (enum kind)(n / (uint64_t)s->n_ports % KINDS));
         }

@@ -27,7 +27,7 @@ struct conversion {
     char spec[SPEC_MAX];
     size_t len;
     int precision; /* -1: none */
-    char length;   /* 'l', 'L' (for "ll"), 'z', 'j', 't', or 0, also for 'h' */
+    bool wide;     /* as long as a long, whatever its text says (ll, j, z, t) */
     char kind;     /* 'd', 's' ... */
 };
 
@@ -110,12 +110,8 @@ static const char *read_conversion(struct conversion *c, const char *at, va_list
         c->precision = read_count(c, &at, args);
     }
     size_t length = strspn(at, "hlzjt");
-    add(c, at, length);
-    bool is_long = length == 1 && strchr("lzt", *at) != NULL;
-    c->length = length == 2 && *at == 'l'  ? 'L'
-                : is_long                  ? 'l'
-                : length > 0 && *at != 'h' ? *at
-                                           : '\0';
+    c->wide = length > 0 && *at != 'h';
+    add(c, c->wide ? "l" : at, c->wide ? 1 : length);
     at += length;
     c->kind = *at;
     add(c, at, *at != '\0');
@@ -125,26 +121,15 @@ static const char *read_conversion(struct conversion *c, const char *at, va_list
 static void put_number(struct line *line, const struct conversion *c, va_list *args)
 {
     char text[NUMBER_MAX];
-    int len;
-    switch (c->length) {
-    case 'L':
-        len = snprintf(text, sizeof(text), c->spec, va_arg(*args, long long));
-        break;
-    case 'j':
-        len = snprintf(text, sizeof(text), c->spec, va_arg(*args, intmax_t));
-        break;
-    case 'l': /* z and t are as long */
-        len = snprintf(text, sizeof(text), c->spec, va_arg(*args, long));
-        break;
-    default:
-        len = snprintf(text, sizeof(text), c->spec, va_arg(*args, int));
-        break;
-    }
+    /* NOLINTNEXTLINE(bugprone-branch-clone): the arguments' types differ. */
+    int len = c->wide ? snprintf(text, sizeof(text), c->spec, va_arg(*args, long))
+                      : snprintf(text, sizeof(text), c->spec, va_arg(*args, int));
     put(line, text, len > 0 && (size_t)len < sizeof(text) ? (size_t)len : 0);
 }
 
-_Static_assert(sizeof(size_t) == sizeof(long) && sizeof(ptrdiff_t) == sizeof(long),
-               "z and t are as long as l");
+_Static_assert(sizeof(long long) == sizeof(long) && sizeof(intmax_t) == sizeof(long) &&
+                   sizeof(size_t) == sizeof(long) && sizeof(ptrdiff_t) == sizeof(long),
+               "the lengths ll, j, z and t are as long as l");
 
 static void put_real(struct line *line, const struct conversion *c, va_list *args)
 {

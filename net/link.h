@@ -101,8 +101,8 @@ void coxi_dial_begin(struct coxi_dial *dial);
 int coxi_dial_link(struct coxi_dial *dial, const char *url,
                    const struct coxi_guard *guard, int timeout_ms,
                    struct coxi_link **ret);
-void coxi_dial_abort(struct coxi_dial *dial);
-void coxi_dial_free(struct coxi_dial *dial); /* takes NULL */
+void coxi_dial_abort(struct coxi_dial *dial); /* takes NULL, like the next */
+void coxi_dial_free(struct coxi_dial *dial);
 
 /*
  * coxi_link_connect without blocking: `done` is called once, on a thread of nng (it must not

@@ -303,6 +303,9 @@ void coxi_dial_begin(struct coxi_dial *dial)
 
 void coxi_dial_abort(struct coxi_dial *dial)
 {
+    if (dial == NULL) {
+        return;
+    }
     coxi_lock(&dial->lock);
     dial->aborted = true;
     if (dial->attempt != NULL) {

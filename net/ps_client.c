@@ -129,6 +129,7 @@ static void free_dials(struct coxi_psc *psc)
 {
     for (int i = 0; psc != NULL && i < 2; i++) {
         coxi_dial_free(psc->channels[i].dial);
+        psc->channels[i].dial = NULL;
     }
 }
 
@@ -541,6 +542,8 @@ void coxi_psc_retire(struct coxi_psc *psc, int code, const char *text)
         psc->metas = meta->next;
         free(meta);
     }
+    coxi_window_fini(&psc->waiting);
+    free_dials(psc);
     coxi_unlock(&psc->lock);
 }
 
@@ -550,10 +553,8 @@ void coxi_psc_close(struct coxi_psc *psc)
         return;
     }
     coxi_psc_retire(psc, COX_ECANCELLED, "closing");
-    coxi_window_fini(&psc->waiting);
     (void)pthread_cond_destroy(&psc->changed);
     coxi_mutex_fini(&psc->lock);
     coxi_address_fini(&psc->address);
-    free_dials(psc);
     free(psc);
 }

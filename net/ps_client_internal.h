@@ -29,7 +29,8 @@ struct coxi_psc {
         enum coxi_channel kind;
         pthread_t thread;
         bool started COXI_GUARDED_BY(lock);
-        struct coxi_dial *dial; /* to abort it; its lock comes after ours */
+        /* to abort it; its lock comes after ours; NULL: retired */
+        struct coxi_dial *dial;
         struct coxi_link *link COXI_GUARDED_BY(lock); /* being greeted or up */
         bool up COXI_GUARDED_BY(lock);
         /* the incarnation of the ps to which the connection leads, or led last */
