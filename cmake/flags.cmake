@@ -24,6 +24,16 @@ endif()
 target_compile_options(coxi_flags INTERFACE ${coxi_sanitizers})
 target_link_options(coxi_flags INTERFACE ${coxi_sanitizers})
 
+# Counters lie in files that are mapped (%c), so those of a process that is killed count, too.
+# All processes of a program share its file (%m).
+if(COX_COVERAGE)
+    set(coxi_profiles ${CMAKE_BINARY_DIR}/profiles)
+    target_compile_options(
+        coxi_flags INTERFACE -fprofile-instr-generate=${coxi_profiles}/%c%m.profraw
+                             -fcoverage-mapping "SHELL:-mllvm -runtime-counter-relocation")
+    target_link_options(coxi_flags INTERFACE -fprofile-instr-generate)
+endif()
+
 # What makes a mistake in memory harder to use. scripts/hardening finds each of these in the
 # programs that are built. Not with sanitizers, which find the mistakes themselves.
 if(NOT COX_SANITIZE)
