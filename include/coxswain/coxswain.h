@@ -45,6 +45,7 @@
 #ifndef COXSWAIN_COXSWAIN_H
 #define COXSWAIN_COXSWAIN_H
 
+#include "coxswain/batch.h"
 #include "coxswain/checkpoint.h"
 #include "coxswain/evaluator.h"
 #include "coxswain/event.h"

@@ -49,6 +49,7 @@
 
 #include <stdarg.h>
 
+#include "coxswain/batch.h"
 #include "coxswain/types.h"
 
 #ifdef __cplusplus
