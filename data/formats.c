@@ -1,0 +1,22 @@
+/* See formats.h. */
+#include "data/formats.h"
+
+#include "data/format_libsvm.h"
+
+static const struct {
+    uint32_t number; /* enum cox_format */
+    const struct coxi_format *format;
+} formats[] = {
+    {COX_LIBSVM, &coxi_format_libsvm},
+    {COX_LIBFFM, &coxi_format_libffm},
+};
+
+const struct coxi_format *coxi_format_of(uint32_t format)
+{
+    for (size_t i = 0; i < sizeof(formats) / sizeof(*formats); i++) {
+        if (formats[i].number == format) {
+            return formats[i].format;
+        }
+    }
+    return NULL;
+}

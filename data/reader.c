@@ -1,0 +1,340 @@
+/*
+ * See reader.h. Slots go round: the thread fills slot `filled`, the user has slot
+ * `taken` - 1, and those between wait.
+ *
+ *     taken - 1     taken ... filled - 1     filled
+ *     the user's    wait for the user        the thread's
+ *
+ * Only the thread touches blocks: it clears a slot, and so releases its blocks, when it
+ * fills the slot again.
+ *
+ * Cost: a lock and at most one wake-up for each batch.
+ */
+#include "data/reader.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/rand.h"
+#include "common/sync.h"
+#include "coxswain/dataset.h"
+#include "data/formats.h"
+
+enum { BATCH_SIZE = 256, PREFETCH = 2, PREFETCH_MAX = 1024 };
+
+/* Records that are mixed, and how far they were handed out. */
+struct mix {
+    struct coxi_rows rows;
+    uint32_t *order;
+    size_t order_capacity;
+    size_t size; /* 0: records are not mixed */
+    size_t next;
+    uint64_t seed;
+};
+
+struct coxi_reader {
+    const struct coxi_task *task;
+    const struct coxi_format *format;
+    struct coxi_source source;
+    size_t batch_size;
+    size_t n_slots;
+    struct coxi_rows *slots;
+    uint64_t records; /* handed out; the user's */
+
+    /* the thread's */
+    struct coxi_block_pool pool;
+    struct coxi_stream stream;
+    struct coxi_parser parser;
+    struct coxi_bad_records bad;
+    struct mix mix;
+    int ending; /* of the parser: 0, or the code with which it has ended */
+
+    pthread_t thread;
+    atomic_bool closing;
+    struct coxi_mutex lock; /* leaf */
+    pthread_cond_t changed;
+    uint64_t filled COXI_GUARDED_BY(lock);
+    uint64_t taken COXI_GUARDED_BY(lock);
+    int end COXI_GUARDED_BY(lock); /* not 0: no more slots are filled, and why */
+    struct coxi_reader_counts counts COXI_GUARDED_BY(lock); /* all but `records` */
+    char text[COXI_ERROR_TEXT_MAX] COXI_GUARDED_BY(lock);   /* of `end` */
+};
+
+/* ---- filling */
+
+static int parse(struct coxi_reader *reader, struct coxi_rows *rows, size_t n)
+{
+    if (reader->ending == 0) {
+        reader->ending = reader->format->parse(&reader->parser, rows, n);
+    }
+    return reader->ending;
+}
+
+/* Fisher and Yates. */
+static int mix_order(struct mix *mix)
+{
+    if (mix->rows.n > mix->order_capacity) {
+        uint32_t *order = reallocarray(mix->order, mix->rows.n, sizeof(*order));
+        if (order == NULL) {
+            return coxi_error_memory("mixed records");
+        }
+        mix->order = order;
+        mix->order_capacity = mix->rows.n;
+    }
+    for (size_t i = 0; i < mix->rows.n; i++) {
+        size_t j = coxi_rand(&mix->seed) % (i + 1);
+        mix->order[i] = j < i ? mix->order[j] : 0;
+        mix->order[j] = (uint32_t)i;
+    }
+    return 0;
+}
+
+/* Fills the window anew if all its records were handed out. An error of the parser comes
+ * behind the records before it. */
+static int fill_mix(struct coxi_reader *reader)
+{
+    struct mix *mix = &reader->mix;
+    if (mix->next < mix->rows.n) {
+        return 0;
+    }
+    coxi_rows_clear(&mix->rows);
+    mix->next = 0;
+    int r = parse(reader, &mix->rows, mix->size);
+    return mix->rows.n > 0 ? mix_order(mix) : r;
+}
+
+static int fill_mixed(struct coxi_reader *reader, struct coxi_rows *rows)
+{
+    struct mix *mix = &reader->mix;
+    int r = 0;
+    while (r == 0 && rows->n < reader->batch_size) {
+        r = fill_mix(reader);
+        size_t left = mix->rows.n - mix->next;
+        size_t room = reader->batch_size - rows->n;
+        size_t n = left < room ? left : room;
+        r = r == 0 ? coxi_rows_gather(rows, &mix->rows, mix->order + mix->next, n) : r;
+        mix->next += n;
+    }
+    return r;
+}
+
+static int fill(struct coxi_reader *reader, struct coxi_rows *rows)
+{
+    coxi_rows_clear(rows);
+    return reader->mix.size > 0 ? fill_mixed(reader, rows)
+                                : parse(reader, rows, reader->batch_size);
+}
+
+/* ---- the thread */
+
+static int begin(struct coxi_reader *reader)
+{
+    const struct coxi_task *task = reader->task;
+    uint64_t before = task->begin > 0 ? reader->format->before : 0;
+    int r = coxi_stream_open(&reader->source, task->begin - before, &reader->pool,
+                             &reader->closing, &reader->stream);
+    if (r == 0 && reader->format->open != NULL) {
+        r = reader->format->open(&reader->parser);
+    }
+    if (r == 0 && task->begin > 0) {
+        r = reader->format->sync(&reader->parser);
+    }
+    return r;
+}
+
+/* The bytes of the task that were read. */
+static uint64_t bytes_read(const struct coxi_reader *reader)
+{
+    const struct coxi_stream *stream = &reader->stream;
+    uint64_t at = stream->inflater != NULL ? stream->next : stream->offset;
+    return at > reader->task->begin ? at - reader->task->begin : 0;
+}
+
+/* Waits for a free slot; false: the reader is being closed. */
+static bool await_slot(struct coxi_reader *reader)
+{
+    coxi_lock(&reader->lock);
+    /* The user takes slots or closes the reader. */
+    while (!atomic_load(&reader->closing) &&
+           reader->filled - reader->taken + 1 >= reader->n_slots) {
+        coxi_wait_for_work(&reader->changed, &reader->lock);
+    }
+    coxi_unlock(&reader->lock);
+    return !atomic_load(&reader->closing);
+}
+
+/* Tells the user of a filled slot (unless `n` is 0), and of the end (unless `r` is 0). */
+static void publish(struct coxi_reader *reader, size_t n, int r)
+{
+    coxi_lock(&reader->lock);
+    reader->filled += n > 0;
+    reader->counts = reader->bad.counts;
+    reader->counts.bytes = bytes_read(reader);
+    reader->end = r;
+    if (r != 0) {
+        (void)snprintf(reader->text, sizeof(reader->text), "%s",
+                       r == COX_EEOF ? "the task has no more records"
+                                     : coxi_error_text());
+    }
+    (void)pthread_cond_signal(&reader->changed);
+    coxi_unlock(&reader->lock);
+}
+
+static void *run(void *arg)
+{
+    struct coxi_reader *reader = arg;
+    int r = begin(reader);
+    if (r != 0) {
+        publish(reader, 0, r);
+        return NULL;
+    }
+    for (uint64_t i = 0; r == 0 && await_slot(reader); i++) {
+        struct coxi_rows *rows = &reader->slots[i % reader->n_slots];
+        r = fill(reader, rows);
+        publish(reader, rows->n, r);
+    }
+    return NULL;
+}
+
+/* ---- the user's side */
+
+static int make_slots(struct coxi_reader *reader)
+{
+    const struct coxi_task *task = reader->task;
+    uint32_t ahead = task->prefetch > 0 ? task->prefetch : PREFETCH;
+    struct coxi_rows_shape shape = reader->format->shape(&task->decoding);
+    size_t n = (ahead < PREFETCH_MAX ? ahead : PREFETCH_MAX) + 2;
+    reader->slots = calloc(n, sizeof(*reader->slots));
+    if (reader->slots == NULL) {
+        return coxi_error_memory("a reader");
+    }
+    reader->n_slots = n;
+    for (size_t i = 0; i < n; i++) {
+        coxi_rows_init(&reader->slots[i], &shape, &reader->pool);
+    }
+    coxi_rows_init(&reader->mix.rows, &shape, &reader->pool);
+    reader->mix.size = task->shuffle_window > 1 ? task->shuffle_window : 0;
+    reader->mix.seed = task->seed;
+    return 0;
+}
+
+static void reader_free(struct coxi_reader *reader)
+{
+    if (reader->format != NULL && reader->format->close != NULL) {
+        reader->format->close(&reader->parser);
+    }
+    for (size_t i = 0; i < reader->n_slots; i++) {
+        coxi_rows_fini(&reader->slots[i]);
+    }
+    coxi_rows_fini(&reader->mix.rows);
+    coxi_stream_close(&reader->stream);
+    coxi_block_pool_fini(&reader->pool);
+    coxi_source_close(&reader->source);
+    coxi_mutex_fini(&reader->lock);
+    (void)pthread_cond_destroy(&reader->changed);
+    free(reader->mix.order);
+    free(reader->slots);
+    free(reader);
+}
+
+static int check(const struct coxi_reader *reader)
+{
+    const struct coxi_task *task = reader->task;
+    bool splits = reader->format != NULL && reader->format->splits &&
+                  !coxi_stream_inflates(reader->source.name);
+    if (reader->format == NULL) {
+        return coxi_error(COX_EINVAL, "%s: this worker does not know format %u",
+                          task->file, task->decoding.format);
+    }
+    if (!splits && (task->begin != 0 || task->end != UINT64_MAX)) {
+        return coxi_error(COX_EINVAL, "%s: the file cannot be cut", task->file);
+    }
+    return coxi_source_check(&reader->source, &task->mark);
+}
+
+static int start(struct coxi_reader *reader)
+{
+    int r = check(reader);
+    r = r == 0 ? make_slots(reader) : r;
+    return r == 0 ? coxi_thread_start(&reader->thread, "coxi-read", run, reader) : r;
+}
+
+int coxi_reader_open(const struct coxi_task *task, struct coxi_source *source,
+                     struct coxi_reader **ret)
+{
+    struct coxi_reader *reader = calloc(1, sizeof(*reader));
+    if (reader == NULL) {
+        coxi_source_close(source);
+        return coxi_error_memory("a reader");
+    }
+    reader->task = task;
+    reader->format = coxi_format_of(task->decoding.format);
+    reader->source = *source;
+    *source = (struct coxi_source){0};
+    reader->batch_size = task->batch_size > 0 ? task->batch_size : BATCH_SIZE;
+    reader->bad.file = reader->source.name;
+    reader->bad.leaves_out = task->decoding.on_bad_record == COX_BAD_SKIP_RECORD;
+    reader->parser = (struct coxi_parser){.stream = &reader->stream,
+                                          .decoding = &task->decoding,
+                                          .begin = task->begin,
+                                          .end = task->end,
+                                          .bad = &reader->bad};
+    coxi_mutex_init(&reader->lock);
+    coxi_cond_init(&reader->changed);
+    int r = start(reader);
+    if (r != 0) {
+        reader_free(reader);
+        return r;
+    }
+    *ret = reader;
+    return 0;
+}
+
+int coxi_reader_next(struct coxi_reader *reader, struct cox_batch *ret)
+{
+    int end = 0;
+    const struct coxi_rows *rows = NULL;
+    coxi_lock(&reader->lock);
+    /* The thread fills a slot or ends, because sources answer in bounded time. */
+    while (reader->taken == reader->filled && reader->end == 0) {
+        coxi_wait_for_end(&reader->changed, &reader->lock);
+    }
+    if (reader->taken < reader->filled) {
+        rows = &reader->slots[reader->taken % reader->n_slots];
+        reader->taken++;
+        (void)pthread_cond_signal(&reader->changed);
+    } else {
+        end = coxi_error(reader->end, "%s", reader->text);
+    }
+    coxi_unlock(&reader->lock);
+    if (rows != NULL) {
+        coxi_rows_batch(rows, ret);
+        ret->file = reader->task->file;
+        ret->epoch = reader->task->epoch;
+        reader->records += rows->n;
+    }
+    return end;
+}
+
+void coxi_reader_counts(struct coxi_reader *reader, struct coxi_reader_counts *ret)
+{
+    coxi_lock(&reader->lock);
+    *ret = reader->counts;
+    coxi_unlock(&reader->lock);
+    ret->records = reader->records;
+}
+
+void coxi_reader_close(struct coxi_reader *reader)
+{
+    if (reader == NULL) {
+        return;
+    }
+    coxi_lock(&reader->lock);
+    atomic_store(&reader->closing, true);
+    (void)pthread_cond_signal(&reader->changed);
+    coxi_unlock(&reader->lock);
+    (void)pthread_join(reader->thread, NULL);
+    reader_free(reader);
+}

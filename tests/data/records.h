@@ -1,0 +1,32 @@
+/* Records as texts, as a reader hands them out. */
+#ifndef COXI_TESTS_DATA_RECORDS_H
+#define COXI_TESTS_DATA_RECORDS_H
+
+#include "data/reader.h"
+
+struct records {
+    char **all;
+    size_t n;
+    int code; /* of the last reader: COX_EEOF, or the error */
+    char error[512];
+    struct coxi_reader_counts counts; /* of the last reader */
+};
+
+/* Reads a task of the file at task->file, and adds its records. */
+void records_read(const struct coxi_task *task, struct records *to);
+
+/* The same for a file that is cut at these offsets, one task after the other; stops at
+ * the first error. */
+void records_read_cut(const struct coxi_task *task, const uint64_t *cuts, size_t n,
+                      struct records *to);
+void records_free(struct records *records);
+
+/* A task with the whole file. */
+struct coxi_task records_task(const char *file, uint32_t format);
+
+/* Fails unless these are the records, and the reader ended well. */
+void records_assert(const struct records *records, const char *const *expected,
+                    size_t n);
+void records_assert_same(const struct records *a, const struct records *b);
+
+#endif
