@@ -15,6 +15,7 @@
  * missing, and then count as 0.
  */
 #define COXI_STRUCTS(X)                                                                \
+    X(BATCH, cox_batch, epoch)                                                         \
     X(CALL, cox_call, n_args)                                                          \
     X(CHECKPOINT_INFO, cox_checkpoint_info, final)                                     \
     X(CHECKPOINT_OPTIONS, cox_checkpoint_options, final)                               \

@@ -178,6 +178,9 @@ struct coxi_attempt {
     struct coxi_held *held[COXI_VALUES_MAX];
     size_t n_held;
 
+    struct coxi_batches *batches; /* batches.h; NULL: the step has asked for none */
+    int unread; /* why its task cannot be read, or 0; the text is broken_text */
+
     struct coxi_kept *making; /* the resource that the step makes, or NULL */
     struct coxi_buffer used;  /* struct coxi_kept *: the resources that the step uses */
     /* a resource that the step asked for and that could not be made, or NULL */

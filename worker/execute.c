@@ -20,6 +20,7 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/sync.h"
+#include "worker/batches.h"
 #include "worker/commit.h"
 #include "worker/loss_scale.h"
 #include "worker/pull.h"
@@ -159,6 +160,7 @@ static void attempt_reset(struct coxi_attempt *attempt, struct coxi_running *run
     attempt->told = NULL;
     attempt->overflowed = false;
     attempt->overflow_text[0] = '\0';
+    attempt->unread = 0;
     attempt->making = NULL;
     attempt->unmade = NULL;
     attempt->text[0] = '\0';
@@ -196,7 +198,8 @@ static void explain(struct coxi_attempt *attempt, const char *why)
  * Sets the attempt's code from what the step returned; nobody has cancelled it. A step
  * that did not succeed because a ps is lost, or because a resource is missing, has not
  * failed. A gradient that is not finite has a code of its own, too. The returned number
- * says nothing about these, because a step may return any number.
+ * says nothing about these, because a step may return any number. The same holds for a
+ * task that cannot be read.
  */
 static void judge(struct coxi_attempt *attempt, int returned)
 {
@@ -214,8 +217,10 @@ static void judge(struct coxi_attempt *attempt, int returned)
         explain(attempt, coxi_error_text());
         return;
     }
-    if (attempt->lost == 0 && attempt->broken == COX_ENONFINITE) {
-        attempt->code = COX_ENONFINITE;
+    if (attempt->lost == 0 &&
+        (attempt->broken == COX_ENONFINITE ||
+         (attempt->unread != 0 && attempt->broken == attempt->unread))) {
+        attempt->code = attempt->broken;
         explain(attempt, attempt->broken_text);
         return;
     }
@@ -266,6 +271,9 @@ static void run_step(struct coxi_attempt *attempt, struct coxi_function *functio
     attempt->function = function;
     int returned = function->run(&attempt->step);
     coxi_pulls_end(attempt);
+    if (attempt->batches != NULL && coxi_batches_end(attempt) != 0) {
+        (void)coxi_attempt_break(attempt, COX_ENOMEM);
+    }
     give_back_scratch(attempt);
     enum coxi_running_state state = coxi_running_end(running);
     coxi_recorder_end(running->recorder);

@@ -14,7 +14,10 @@
 #include "common/error.h"
 #include "common/hash.h"
 #include "common/layout.h"
+#include "common/structs.h"
 #include "common/sync.h"
+#include "data/task.h"
+#include "worker/batches.h"
 #include "worker/commit.h"
 #include "worker/loss_scale.h"
 #include "worker/metric.h"
@@ -110,16 +113,39 @@ int coxi_step_arguments(struct coxi_attempt *attempt)
     return r;
 }
 
-static size_t api_arguments(struct cox_step *step, const struct cox_value **ret)
+const struct cox_value *coxi_step_task(struct coxi_attempt *attempt)
 {
-    struct coxi_attempt *attempt = (struct coxi_attempt *)step;
     if (!attempt->args_ready) {
         /* This succeeds, because the client packed them and a damaged frame does not
          * come this far. */
         (void)unpack_arguments(attempt);
     }
-    *ret = attempt->args;
-    return attempt->n_args;
+    bool has =
+        attempt->n_args > 0 && strcmp(attempt->args[0].name, COXI_TASK_ARGUMENT) == 0;
+    return has ? &attempt->args[0] : NULL;
+}
+
+static size_t api_arguments(struct cox_step *step, const struct cox_value **ret)
+{
+    struct coxi_attempt *attempt = (struct coxi_attempt *)step;
+    size_t hidden = coxi_step_task(attempt) != NULL;
+    *ret = attempt->args + hidden;
+    return attempt->n_args - hidden;
+}
+
+/* A step gives out the next batch of its task: see batches.h. */
+static int api_batch(struct cox_step *step, struct cox_batch *ret)
+{
+    struct coxi_attempt *attempt = (struct coxi_attempt *)step;
+    struct cox_batch batch = COX_BATCH_INIT;
+    int r = coxi_struct_check(COXI_STRUCT_BATCH, ret);
+    if (r == 0) {
+        r = coxi_batches_next(attempt, &batch);
+    }
+    if (r == 0) {
+        r = coxi_struct_return(ret, COXI_STRUCT_BATCH, &batch);
+    }
+    return r == 0 ? 0 : failed(attempt, r);
 }
 
 static uint64_t api_seed(struct cox_step *step)
@@ -197,6 +223,9 @@ static int add_result(struct coxi_attempt *attempt, const struct cox_value *valu
 {
     size_t size = 0;
     int r = coxi_values_size(value, 1, &size);
+    if (r == 0 && value->name != NULL && value->name[0] == COXI_RESERVED) {
+        r = coxi_error(COX_EINVAL, "the name of a result begins with \\1");
+    }
     if (r == 0 && (size > RESULTS_MAX || attempt->results.len > RESULTS_MAX - size)) {
         r = coxi_error(COX_ELIMIT, "the results have more than %d bytes", RESULTS_MAX);
     }
@@ -407,4 +436,5 @@ const struct cox_step_api coxi_step_api = {
     .metric_auc = api_metric_auc,
     .rate_step = api_rate_step,
     .loss_scale = api_loss_scale,
+    .batch = api_batch,
 };

@@ -11,4 +11,7 @@ extern const struct cox_step_api coxi_step_api;
  * COX_ENOENT: one is not kept here. COX_EPROTO. */
 int coxi_step_arguments(struct coxi_attempt *attempt);
 
+/* The argument COXI_TASK_ARGUMENT, which steps do not see; NULL: there is none. */
+const struct cox_value *coxi_step_task(struct coxi_attempt *attempt);
+
 #endif

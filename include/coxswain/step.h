@@ -149,6 +149,7 @@ struct cox_step_api {
                       const float *labels, const float *scores, size_t n);
     void (*rate_step)(struct cox_step *, uint64_t s);
     int (*loss_scale)(struct cox_step *, struct cox_variable *scale, float *ret);
+    int (*batch)(struct cox_step *, struct cox_batch *ret);
 };
 
 /* The handle of a running step; everything but `api` belongs to the worker. */
@@ -281,6 +282,23 @@ static inline uint32_t cox_step_worker(struct cox_step *step)
 static inline int cox_step_cancelled(struct cox_step *step)
 {
     return step->api->cancelled(step);
+}
+
+/*
+ * The next batch of records of the step's task, if cox_schedule_next (dataset.h) has
+ * scheduled its closure. Initialize `*ret` with COX_BATCH_INIT; its arrays live until
+ * the next call. Every attempt gets the same batches. The worker reads ahead while the
+ * step computes. A step that must pull what it has pushed calls cox_step_flush between
+ * batches.
+ *
+ * COX_EEOF: there are no more records. COX_EINVAL: the closure has no task.
+ * COX_ECANCELLED: as for pulls. All other codes mean that the file cannot be read, has
+ * changed (COX_ECONFLICT) or is damaged; the text has file, offset and reason. Then the
+ * closure ends with that code, even if the step returns 0.
+ */
+static inline int cox_step_batch(struct cox_step *step, struct cox_batch *ret)
+{
+    return step->api->batch(step, ret);
 }
 
 /* The variable or table called `name`; COX_ENOENT. Cheap, but once in a step is

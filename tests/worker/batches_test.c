@@ -1,0 +1,164 @@
+/* Steps take the records of a task. */
+#include <stdio.h>
+#include <string.h>
+
+#include "common/file.h"
+#include "data/task.h"
+#include "tests/test.h"
+#include "tests/worker/rig.h"
+
+enum { RECORDS = 100, BATCH = 8 };
+
+struct fixture {
+    struct rig rig;
+    uint32_t visits;
+    const char *path;
+    struct coxi_task task;
+    struct coxi_buffer packed;
+    uint64_t last; /* the last closure */
+};
+
+/* A file of RECORDS lines, each with a key of its own. */
+static void write_lines(struct fixture *f, const char *last_line)
+{
+    char text[RECORDS * 16 + 64];
+    size_t len = 0;
+    for (int i = 0; i < RECORDS; i++) {
+        len += (size_t)snprintf(text + len, sizeof(text) - len, "1 %d:1\n", i);
+    }
+    len += (size_t)snprintf(text + len, sizeof(text) - len, "%s", last_line);
+    assert_code(0, coxi_file_write(f->path, text, len));
+}
+
+static void fixture_open(struct fixture *f, const char *last_line)
+{
+    memset(f, 0, sizeof(*f));
+    f->path = coxi_test_path("lines");
+    write_lines(f, last_line);
+    f->task = (struct coxi_task){.dataset = "lines",
+                                 .file = f->path,
+                                 .end = UINT64_MAX,
+                                 .batch_size = BATCH,
+                                 .prefetch = 2,
+                                 .decoding = {.format = COX_LIBSVM}};
+    const struct coxi_variable visits = {.name = "visits",
+                                         .kind = COXI_KIND_DENSE,
+                                         .dtype = COX_I64,
+                                         .rank = 1,
+                                         .shape = {RECORDS}};
+    rig_open(&f->rig, 2, 1, 16);
+    f->visits = rig_create(&f->rig, &visits, 0, 2);
+    assert_code(0, rig_layout(&f->rig));
+    assert_code(0, rig_load(&f->rig, 1, "visit", true));
+}
+
+static void fixture_close(struct fixture *f)
+{
+    coxi_buffer_fini(&f->packed);
+    rig_close(&f->rig);
+}
+
+/* Runs `visit` on the task, with an argument; expects `code`. */
+static struct rig_done visit(struct fixture *f, const char *name, int64_t number,
+                             int code)
+{
+    f->packed.len = 0;
+    assert_code(0, coxi_task_pack(&f->task, &f->packed));
+    const struct cox_value args[] = {
+        COX_VECTOR(COXI_TASK_ARGUMENT, COX_U8, f->packed.len, f->packed.data),
+        COX_SCALAR(name, COX_I64, &number)};
+    rig_push(&f->rig, ++f->last, 1, "visit", args, 2);
+    return rig_expect(&f->rig, f->last, code);
+}
+
+static struct coxi_reader_counts counts_of(const struct rig_done *done)
+{
+    struct coxi_reader_counts counts;
+    struct cox_value read = rig_value(done, COXI_TASK_RESULT);
+    assert_code(0, coxi_counts_unpack(read.data, read.shape[0], &counts));
+    return counts;
+}
+
+TEST(step_takes_each_record_of_its_task_once)
+{
+    struct fixture f;
+    fixture_open(&f, "");
+    struct rig_done done = visit(&f, "none", 0, 0);
+    assert_int_equal(RECORDS, rig_result(&done, "records"));
+    assert_int_equal((RECORDS + BATCH - 1) / BATCH, rig_result(&done, "batches"));
+    assert_int_equal(1, rig_result(&done, "args")); /* the task is none of the step's */
+    assert_int_equal(RECORDS, counts_of(&done).records);
+    fixture_close(&f);
+}
+
+TEST(step_may_flush_after_each_batch)
+{
+    struct fixture f;
+    fixture_open(&f, "");
+    struct rig_done done = visit(&f, "flush", 1, 0);
+    assert_int_equal(RECORDS, rig_result(&done, "records"));
+    fixture_close(&f);
+}
+
+TEST(step_that_leaves_records_counts_those_that_it_took)
+{
+    struct fixture f;
+    fixture_open(&f, "");
+    struct rig_done done = visit(&f, "batches", 3, 0);
+    assert_int_equal(3 * BATCH, rig_result(&done, "records"));
+    assert_int_equal(3 * BATCH, counts_of(&done).records);
+    fixture_close(&f);
+}
+
+TEST(step_with_a_malformed_task_fails_with_file_and_offset)
+{
+    struct fixture f;
+    char expected[1024];
+    fixture_open(&f, "nothing\n");
+    (void)snprintf(expected, sizeof(expected), "%s:690", f.path);
+    struct rig_done done = visit(&f, "none", 0, COX_EFORMAT);
+    assert_non_null(strstr(done.result, expected));
+    done = visit(&f, "forgive", 1, COX_EFORMAT); /* whatever it returns */
+    assert_non_null(strstr(done.result, expected));
+    fixture_close(&f);
+}
+
+TEST(step_whose_file_has_changed_is_told_so)
+{
+    struct fixture f;
+    fixture_open(&f, "");
+    f.task.mark.bytes = 1;
+    struct rig_done done = visit(&f, "none", 0, COX_ECONFLICT);
+    assert_non_null(strstr(done.result, f.path));
+    fixture_close(&f);
+}
+
+TEST(step_whose_file_is_gone_is_told_so)
+{
+    struct fixture f;
+    fixture_open(&f, "");
+    f.task.file = "/nowhere/at/all";
+    struct rig_done done = visit(&f, "none", 0, COX_ENOENT);
+    assert_non_null(strstr(done.result, "/nowhere/at/all"));
+    fixture_close(&f);
+}
+
+TEST(step_without_a_task_gets_no_batch)
+{
+    struct fixture f;
+    fixture_open(&f, "");
+    rig_push(&f.rig, 1, 1, "visit", NULL, 0);
+    struct rig_done done = rig_expect(&f.rig, 1, COX_ESTEP);
+    assert_non_null(strstr(done.result, "cox_schedule_next"));
+    fixture_close(&f);
+}
+
+TEST(step_may_not_give_a_result_a_reserved_name)
+{
+    struct fixture f;
+    fixture_open(&f, "");
+    rig_push(&f.rig, 1, 1, "pose", NULL, 0);
+    struct rig_done done = rig_expect(&f.rig, 1, COX_ESTEP);
+    assert_non_null(strstr(done.result, "begins with"));
+    fixture_close(&f);
+}
