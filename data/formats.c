@@ -2,11 +2,13 @@
 #include "data/formats.h"
 
 #include "data/format_libsvm.h"
+#include "data/format_recordio.h"
 
 static const struct {
     uint32_t number; /* enum cox_format */
     const struct coxi_format *format;
 } formats[] = {
+    {COX_RECORDIO, &coxi_format_recordio},
     {COX_LIBSVM, &coxi_format_libsvm},
     {COX_LIBFFM, &coxi_format_libffm},
 };

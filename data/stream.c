@@ -129,10 +129,13 @@ static size_t room_for(const struct coxi_stream *stream, size_t len)
     return stream->inflater != NULL && len > most ? most : len;
 }
 
-static bool is_cancelled(const struct coxi_stream *stream)
+int coxi_stream_cancelled(const struct coxi_stream *stream)
 {
     return stream->cancelled != NULL &&
-           atomic_load_explicit(stream->cancelled, memory_order_relaxed);
+                   atomic_load_explicit(stream->cancelled, memory_order_relaxed)
+               ? coxi_error(COX_ECANCELLED, "%s: its reader was closed",
+                            stream->source->name)
+               : 0;
 }
 
 static bool is_full(const struct coxi_stream *stream)
@@ -152,12 +155,10 @@ int coxi_stream_need_more(struct coxi_stream *stream, size_t len)
     }
     while (r == 0 && !stream->ended && (size_t)(stream->end - stream->at) < len) {
         size_t room = room_for(stream, len);
-        if (is_cancelled(stream)) {
-            return coxi_error(COX_ECANCELLED, "%s: its reader was closed",
-                              stream->source->name);
-        }
-        if (is_full(stream) ||
-            stream->at + room > stream->block->data + stream->block->capacity) {
+        r = coxi_stream_cancelled(stream);
+        if (r == 0 &&
+            (is_full(stream) ||
+             stream->at + room > stream->block->data + stream->block->capacity)) {
             r = make_room(stream, room);
         }
         r = r == 0 ? read_on(stream) : r;

@@ -74,6 +74,9 @@ static inline void coxi_stream_skip(struct coxi_stream *stream, size_t len)
     stream->offset += len;
 }
 
+/* COX_ECANCELLED: the flag is set, so stop reading. */
+int coxi_stream_cancelled(const struct coxi_stream *stream);
+
 /* Begins anew at another place of a plain file. */
 void coxi_stream_seek(struct coxi_stream *stream, uint64_t offset);
 
