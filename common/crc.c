@@ -3,17 +3,13 @@
  * onto the next 64 bytes, which then have the same remainder as both together. zlib
  * processes the last 16 bytes, and on other processors all bytes. The method and its
  * numbers: Gopal and others, "Fast CRC Computation for Generic Polynomials Using
- * PCLMULQDQ", Intel 2009. SSE 4.2 has an instruction for 8 bytes of crc32c; other
- * processors look each byte up.
+ * PCLMULQDQ", Intel 2009.
  *
- * Cost: a byte takes zlib 0.5 to 1 ns, folding a tenth of that; crc32c 0.13 ns with the
- * instruction, 2 ns without.
+ * Cost: a byte takes zlib 0.5 to 1 ns, folding a tenth of that.
  */
 #include "common/crc.h"
 
-#include <pthread.h>
 #include <stdbool.h>
-#include <string.h>
 #include <zlib.h>
 
 static uint32_t crc_plain(uint32_t crc, const uint8_t *data, size_t len)
@@ -85,67 +81,6 @@ uint32_t coxi_crc32(uint32_t crc, const void *data, size_t len)
 }
 
 #endif
-
-/* ---- crc32c */
-
-static uint32_t crc32c_table[256];
-
-static void make_table(void)
-{
-    for (uint32_t i = 0; i < 256; i++) {
-        uint32_t crc = i;
-        for (int bit = 0; bit < 8; bit++) {
-            crc = crc >> 1 ^ (0x82f63b78u & -(crc & 1));
-        }
-        crc32c_table[i] = crc;
-    }
-}
-
-static uint32_t crc32c_plain(uint32_t crc, const uint8_t *data, size_t len)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    (void)pthread_once(&once, make_table);
-    crc = ~crc;
-    for (size_t i = 0; i < len; i++) {
-        crc = crc >> 8 ^ crc32c_table[(crc ^ data[i]) & 0xff];
-    }
-    return ~crc;
-}
-
-#ifdef __x86_64__
-
-__attribute__((target("sse4.2"))) static uint32_t
-crc32c_instruction(uint32_t crc, const uint8_t *data, size_t len)
-{
-    uint64_t sum = ~crc;
-    for (; len >= 8; data += 8, len -= 8) {
-        uint64_t word;
-        memcpy(&word, data, sizeof(word));
-        sum = _mm_crc32_u64(sum, word);
-    }
-    uint32_t rest = (uint32_t)sum;
-    for (; len > 0; data++, len--) {
-        rest = _mm_crc32_u8(rest, *data);
-    }
-    return ~rest;
-}
-
-uint32_t coxi_crc32c(uint32_t crc, const void *data, size_t len)
-{
-    return __builtin_cpu_supports("sse4.2") ? crc32c_instruction(crc, data, len)
-                                            : crc32c_plain(crc, data, len);
-}
-
-#else
-
-uint32_t coxi_crc32c(uint32_t crc, const void *data, size_t len)
-{
-    return crc32c_plain(crc, data, len);
-}
-
-#endif
-
-/* ---- joining */
 
 uint32_t coxi_crc32_combine(uint32_t crc1, uint32_t crc2, uint64_t len2)
 {

@@ -1,5 +1,5 @@
-/* Checksums: zlib's crc32, several times as fast if the processor can multiply
- * polynomials; and crc32c, which TFRecord and Snappy's frames use. Any thread. */
+/* zlib's crc32, several times as fast if the processor can multiply polynomials. Any
+ * thread. */
 #ifndef COXI_COMMON_CRC_H
 #define COXI_COMMON_CRC_H
 
@@ -13,15 +13,5 @@ uint32_t coxi_crc32(uint32_t crc, const void *data, size_t len);
 /* Joins two checksums: `crc1` is that of some bytes, `crc2` that of the `len2` bytes
  * that follow them. Returns that of all bytes. */
 uint32_t coxi_crc32_combine(uint32_t crc1, uint32_t crc2, uint64_t len2);
-
-/* The same of Castagnoli's polynomial. */
-uint32_t coxi_crc32c(uint32_t crc, const void *data, size_t len);
-
-/* A crc32c as files store it, so that the checksum of bytes that have checksums among
- * them is not weak. */
-static inline uint32_t coxi_crc32c_masked(uint32_t crc)
-{
-    return (crc >> 15 | crc << 17) + 0xa282ead8u;
-}
 
 #endif

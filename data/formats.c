@@ -3,12 +3,14 @@
 
 #include "data/format_libsvm.h"
 #include "data/format_recordio.h"
+#include "data/format_tfrecord.h"
 
 static const struct {
     uint32_t number; /* enum cox_format */
     const struct coxi_format *format;
 } formats[] = {
     {COX_RECORDIO, &coxi_format_recordio},
+    {COX_TFRECORD, &coxi_format_tfrecord},
     {COX_LIBSVM, &coxi_format_libsvm},
     {COX_LIBFFM, &coxi_format_libffm},
 };

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "common/crc.h"
+#include "common/crc32c.h"
 #include "common/error.h"
 #include "data/stream.h"
 

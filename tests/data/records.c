@@ -4,6 +4,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "common/rand.h"
+#include "coxswain/dataset.h"
 #include "data/sources.h"
 #include "tests/test.h"
 
@@ -56,13 +58,13 @@ static void add(struct records *to, const struct cox_batch *batch)
     }
 }
 
-void records_read(const struct coxi_task *task, struct records *to)
+/* Takes the source. */
+static void read_source(const struct coxi_task *task, struct coxi_source *source,
+                        struct records *to)
 {
-    struct coxi_source source;
     struct coxi_reader *reader = NULL;
     struct cox_batch batch = COX_BATCH_INIT;
-    to->code = coxi_source_open(task->file, &source);
-    to->code = to->code == 0 ? coxi_reader_open(task, &source, &reader) : to->code;
+    to->code = coxi_reader_open(task, source, &reader);
     while (to->code == 0) {
         to->code = coxi_reader_next(reader, &batch);
         if (to->code == 0) {
@@ -78,6 +80,16 @@ void records_read(const struct coxi_task *task, struct records *to)
     coxi_reader_close(reader);
 }
 
+void records_read(const struct coxi_task *task, struct records *to)
+{
+    struct coxi_source source;
+    to->code = coxi_source_open(task->file, &source);
+    if (to->code == 0) {
+        read_source(task, &source, to);
+    }
+    (void)snprintf(to->error, sizeof(to->error), "%s", coxi_test_error());
+}
+
 void records_read_cut(const struct coxi_task *task, const uint64_t *cuts, size_t n,
                       struct records *to)
 {
@@ -88,6 +100,100 @@ void records_read_cut(const struct coxi_task *task, const uint64_t *cuts, size_t
         part.end = i < n ? cuts[i] : UINT64_MAX;
         records_read(&part, to);
     }
+}
+
+/* ---- damage */
+
+enum { LONGER = 16 };
+
+/* Changes, removes or repeats some bytes; returns the new length. */
+static size_t mutate(uint64_t *rng, uint8_t *bytes, size_t len)
+{
+    static const uint8_t odd[] = {0, 0xff, 0x7f, 0x80, '\n', '"', ',', '\t', ':', ' '};
+    for (uint64_t n = 1 + coxi_rand(rng) % 4; n > 0; n--) {
+        size_t at = coxi_rand(rng) % (len + 1);
+        size_t some = coxi_rand(rng) % (LONGER / 4 + 1);
+        switch (coxi_rand(rng) % 6) {
+        case 0:
+            bytes[at] ^= (uint8_t)(1u << coxi_rand(rng) % 8);
+            break;
+        case 1:
+            bytes[at] = (uint8_t)coxi_rand(rng);
+            break;
+        case 2:
+            bytes[at] = odd[coxi_rand(rng) % sizeof(odd)];
+            break;
+        case 3: /* cut */
+            len = coxi_rand(rng) % 8 == 0 ? at : len;
+            break;
+        case 4: /* without some */
+            some = some < len - at ? some : len - at;
+            memmove(bytes + at, bytes + at + some, len - at - some);
+            len -= some;
+            break;
+        default: /* some twice */
+            memmove(bytes + at + some, bytes + at, len - at);
+            len += some;
+        }
+    }
+    return len;
+}
+
+static int memory_read(void *self, uint64_t offset, void *to, size_t len,
+                       size_t *ret_len)
+{
+    const struct cox_bytes *bytes = self;
+    size_t left = offset < bytes->len ? bytes->len - (size_t)offset : 0;
+    *ret_len = left < len ? left : len;
+    if (*ret_len > 0) {
+        memcpy(to, bytes->data + offset, *ret_len);
+    }
+    return 0;
+}
+
+static int memory_stat(void *self, struct coxi_file_mark *ret)
+{
+    const struct cox_bytes *bytes = self;
+    *ret = (struct coxi_file_mark){.bytes = bytes->len};
+    return 0;
+}
+
+static void memory_close(void *self)
+{
+    (void)self;
+}
+
+void records_read_memory(const struct coxi_task *task, const void *bytes, size_t len,
+                         struct records *to)
+{
+    static const struct coxi_source_kind kind = {memory_read, memory_stat, memory_close,
+                                                 0};
+    struct cox_bytes file = {bytes, len};
+    struct coxi_source source;
+    assert_code(0, coxi_source_init(&kind, &file, task->file, &source));
+    read_source(task, &source, to);
+}
+
+void records_mutate(const struct coxi_task *task, const void *bytes, size_t len,
+                    int rounds)
+{
+    uint64_t rng = len;
+    uint8_t *copy = malloc(len + LONGER + 1);
+    assert_non_null(copy);
+    for (int i = 0; i < rounds; i++) {
+        struct records records = {0};
+        struct coxi_task changed = *task;
+        memcpy(copy, bytes, len);
+        memset(copy + len, 0, LONGER + 1);
+        changed.decoding.on_bad_record =
+            i % 2 == 0 ? COX_BAD_FAIL : COX_BAD_SKIP_RECORD;
+        records_read_memory(&changed, copy, mutate(&rng, copy, len), &records);
+        if (records.code != COX_EEOF && strstr(records.error, task->file) == NULL) {
+            fail_msg("round %d: %d, %s", i, records.code, records.error);
+        }
+        records_free(&records);
+    }
+    free(copy);
 }
 
 void records_free(struct records *records)

@@ -21,6 +21,16 @@ void records_read_cut(const struct coxi_task *task, const uint64_t *cuts, size_t
                       struct records *to);
 void records_free(struct records *records);
 
+/* The same for a task of a file in memory, with the name task->file. */
+void records_read_memory(const struct coxi_task *task, const void *bytes, size_t len,
+                         struct records *to);
+
+/* Reads `rounds` files, which are these bytes with random changes, with bad records left
+ * out in every other round. Fails unless all end well or with an error that names
+ * task->file. */
+void records_mutate(const struct coxi_task *task, const void *bytes, size_t len,
+                    int rounds);
+
 /* A task with the whole file. */
 struct coxi_task records_task(const char *file, uint32_t format);
 
