@@ -1,18 +1,19 @@
 /* See formats.h. */
 #include "data/formats.h"
 
+#include "data/format_criteo.h"
 #include "data/format_libsvm.h"
 #include "data/format_recordio.h"
+#include "data/format_text.h"
 #include "data/format_tfrecord.h"
 
 static const struct {
     uint32_t number; /* enum cox_format */
     const struct coxi_format *format;
 } formats[] = {
-    {COX_RECORDIO, &coxi_format_recordio},
-    {COX_TFRECORD, &coxi_format_tfrecord},
-    {COX_LIBSVM, &coxi_format_libsvm},
-    {COX_LIBFFM, &coxi_format_libffm},
+    {COX_RECORDIO, &coxi_format_recordio}, {COX_TFRECORD, &coxi_format_tfrecord},
+    {COX_LIBSVM, &coxi_format_libsvm},     {COX_LIBFFM, &coxi_format_libffm},
+    {COX_CRITEO, &coxi_format_criteo},     {COX_TEXT, &coxi_format_text},
 };
 
 const struct coxi_format *coxi_format_of(uint32_t format)

@@ -26,8 +26,8 @@ TEST(crc32c_of_the_published_samples)
     assert_int_equal(0x8a9136aa, coxi_crc32c(0, data, sizeof(data)));
     memset(data, 0xff, sizeof(data));
     assert_int_equal(0x62a8ab43, coxi_crc32c(0, data, sizeof(data)));
-    for (uint8_t i = 0; i < sizeof(data); i++) {
-        data[i] = i;
+    for (size_t i = 0; i < sizeof(data); i++) {
+        data[i] = (uint8_t)i;
     }
     assert_int_equal(0x46dd794e, coxi_crc32c(0, data, sizeof(data)));
     assert_int_equal(0, coxi_crc32c(0, data, 0));

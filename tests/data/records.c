@@ -40,6 +40,7 @@ static char *text_of(const struct cox_batch *b, size_t r)
     }
     if (b->begin != NULL) {
         write_features(out, b, r);
+        (void)fputs(b->bytes != NULL ? " |" : "", out);
     }
     for (size_t i = 0; b->bytes != NULL && i < b->bytes[r].len; i++) {
         uint8_t c = b->bytes[r].data[i];

@@ -1,0 +1,65 @@
+/* Texts as records. The keys are those of Python's xxhash. */
+#include "coxswain/dataset.h"
+#include "tests/data/records.h"
+#include "tests/test.h"
+
+enum { MUTATIONS = 10000 };
+
+#define THE   "14632902600990866813"
+#define QUICK "11854836010350326562"
+
+static struct records read_with(const char *text, uint64_t buckets)
+{
+    struct records records = {0};
+    struct coxi_task task = records_task("file", COX_TEXT);
+    task.decoding.buckets = buckets;
+    records_read_memory(&task, text, strlen(text), &records);
+    return records;
+}
+
+TEST(words_become_keys_and_lines_stay)
+{
+    static const char *const expected[] = {
+        " " THE " " QUICK " |the quick",
+        " " QUICK " " THE " " QUICK " |\\09quick  the\\0b\\0cquick\\0d ",
+        " " THE " |the",
+    };
+    struct records records =
+        read_with("the quick\r\n\n \t\r\n\tquick  the\v\fquick\r \nthe", 0);
+    records_assert(&records, expected, 3);
+    assert_int_equal(0, records.counts.bad);
+    records_free(&records);
+}
+
+TEST(keys_can_be_few)
+{
+    static const char *const expected[] = {" 813 562 |the quick"};
+    struct records records = read_with("the quick\n", 1000);
+    records_assert(&records, expected, 1);
+    records_free(&records);
+}
+
+TEST(each_byte_can_be_a_cut)
+{
+    static const char text[] = "the quick\r\n\n \nbrown fox jumps\n\tover\nthe lazy";
+    char *path = coxi_test_path("file");
+    struct coxi_task task = records_task(path, COX_TEXT);
+    struct records whole = {0};
+    coxi_test_write(path, text, strlen(text));
+    records_read(&task, &whole);
+    assert_int_equal(4, whole.n);
+    for (uint64_t cut = 1; cut < sizeof(text) + 2; cut++) {
+        struct records parts = {0};
+        records_read_cut(&task, &cut, 1, &parts);
+        records_assert_same(&whole, &parts);
+        records_free(&parts);
+    }
+    records_free(&whole);
+}
+
+TEST(ten_thousand_changed_files_are_read_or_refused)
+{
+    static const char text[] = "the quick\r\n\n \nbrown fox jumps\n\tover\nthe lazy";
+    struct coxi_task task = records_task("file", COX_TEXT);
+    records_mutate(&task, text, strlen(text), MUTATIONS);
+}
