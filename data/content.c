@@ -1,20 +1,30 @@
 /* See content.h. */
 #include "data/content.h"
 
-#include "common/error.h"
+#include "data/columns.h"
+#include "data/content_example.h"
 
-int coxi_content_check(const struct coxi_decoding *decoding)
+int coxi_content_open(struct coxi_parser *parser)
 {
-    return decoding->content == COX_RAW
-               ? 0
-               : coxi_error(COX_EINVAL, "this worker does not know content %u",
-                            decoding->content);
+    struct coxi_example *example = NULL;
+    int r = parser->decoding->content == COX_EXAMPLE
+                ? coxi_example_new(parser->decoding, &example)
+                : 0;
+    parser->content = example;
+    return r;
+}
+
+void coxi_content_close(struct coxi_parser *parser)
+{
+    coxi_example_free(parser->content);
+    parser->content = NULL;
 }
 
 struct coxi_rows_shape coxi_content_shape(const struct coxi_decoding *decoding)
 {
-    (void)decoding;
-    return (struct coxi_rows_shape){.has = COXI_HAS_BYTES};
+    return decoding->content == COX_EXAMPLE
+               ? coxi_columns_shape(decoding)
+               : (struct coxi_rows_shape){.has = COXI_HAS_BYTES};
 }
 
 static int add_raw(struct coxi_rows *rows, uint64_t offset,
@@ -33,6 +43,7 @@ int coxi_content_add(struct coxi_parser *parser, struct coxi_rows *rows,
                      uint64_t offset, const struct cox_bytes *record,
                      struct coxi_block *block)
 {
-    (void)parser;
-    return add_raw(rows, offset, record, block);
+    return parser->content != NULL
+               ? coxi_example_add(parser->content, parser, rows, offset, record, block)
+               : add_raw(rows, offset, record, block);
 }

@@ -9,8 +9,11 @@
 
 #include "data/format.h"
 
-/* COX_EINVAL: this build does not have this content. */
-int coxi_content_check(const struct coxi_decoding *decoding);
+/* Sets parser->content. COX_ENOMEM. */
+int coxi_content_open(struct coxi_parser *parser);
+
+/* Also after coxi_content_open has failed, or was not called. */
+void coxi_content_close(struct coxi_parser *parser);
 
 struct coxi_rows_shape coxi_content_shape(const struct coxi_decoding *decoding);
 

@@ -87,12 +87,13 @@ static int recordio_open(struct coxi_parser *parser)
     file->frames.kind = &chunks;
     file->frames.parser = parser;
     parser->state = file;
-    return coxi_content_check(parser->decoding);
+    return coxi_content_open(parser);
 }
 
 static void recordio_close(struct coxi_parser *parser)
 {
     struct recordio *file = parser->state;
+    coxi_content_close(parser);
     if (file != NULL) {
         coxi_block_unref(parser->stream->pool, file->decoded);
         free(file);

@@ -62,11 +62,12 @@ static int tfrecord_open(struct coxi_parser *parser)
     frames->kind = &records;
     frames->parser = parser;
     parser->state = frames;
-    return coxi_content_check(parser->decoding);
+    return coxi_content_open(parser);
 }
 
 static void tfrecord_close(struct coxi_parser *parser)
 {
+    coxi_content_close(parser);
     free(parser->state);
 }
 
