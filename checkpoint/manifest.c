@@ -421,6 +421,10 @@ static const char *read_root(const json_t *root, struct coxi_manifest *m)
     if (!read_variables(json_object_get(root, "variables"), m)) {
         return "its list of variables is malformed";
     }
+    if (!coxi_manifest_datasets_read(json_object_get(root, "data_sets"),
+                                     &m->datasets)) {
+        return "its list of data sets is malformed";
+    }
     return NULL;
 }
 
@@ -479,6 +483,7 @@ void coxi_manifest_free(struct coxi_manifest *manifest)
     for (uint32_t i = 0; i < manifest->n_variables; i++) {
         coxi_variable_free(manifest->variables[i]);
     }
+    coxi_manifest_datasets_fini(&manifest->datasets);
     free(manifest->shards);
     free(manifest->variables);
     free(manifest);

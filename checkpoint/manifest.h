@@ -12,6 +12,7 @@
 #ifndef COXI_CHECKPOINT_MANIFEST_H
 #define COXI_CHECKPOINT_MANIFEST_H
 
+#include "checkpoint/manifest_datasets.h"
 #include "common/applied_list.h"
 #include "schema/wire.h"
 
@@ -67,6 +68,7 @@ struct coxi_manifest {
      * variables that exist, by rising id. */
     struct coxi_variable **variables;
     uint32_t n_variables;
+    struct coxi_manifest_datasets datasets;
 };
 
 /* "ps-0-of-2.safetensors" */

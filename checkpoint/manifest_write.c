@@ -164,6 +164,10 @@ static char *manifest_text(const struct coxi_manifest *m)
         "steps_before", (json_int_t)m->steps_before, "progress", "closure",
         (json_int_t)m->progress.closure, "cursor", hex(m->progress.cursor), "backlog",
         backlog_json(&m->backlog), "shards", shards, "variables", variables);
+    if (m->datasets.n > 0) {
+        (void)json_object_set_new(root, "data_sets",
+                                  coxi_manifest_datasets_json(&m->datasets));
+    }
     char *text = json_dumps(root, JSON_INDENT(1));
     json_decref(root);
     char *sealed = text != NULL ? coxi_manifest_seal(text) : NULL;

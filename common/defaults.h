@@ -27,6 +27,15 @@
 #define COXI_DEFAULTS_VARIABLE_SPEC(X)  X(shard_min_bytes, 262144)
 #define COXI_DEFAULTS_METRIC_SPEC(X)    X(buckets, 1024)
 
+/* struct cox_dataset_spec; `separator` depends on the format (coordinator/datasets) */
+#define COXI_DEFAULTS_DATASET_SPEC(X)                                                  \
+    X(epochs, 1)                                                                       \
+    X(batch_size, 256)                                                                 \
+    X(task_bytes, 4194304)                                                             \
+    X(prefetch, 2)                                                                     \
+    X(failures_max, 3)                                                                 \
+    X(timeout_floor_ms, 60000)
+
 /* For each row of a table: fills in the field of the struct that `o` points to. */
 #define COXI_FILL_IN(field, value) o->field = o->field != 0 ? o->field : (value);
 

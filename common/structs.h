@@ -19,6 +19,8 @@
     X(CALL, cox_call, n_args)                                                          \
     X(CHECKPOINT_INFO, cox_checkpoint_info, final)                                     \
     X(CHECKPOINT_OPTIONS, cox_checkpoint_options, final)                               \
+    X(DATASET_PROGRESS, cox_dataset_progress, first_failure)                           \
+    X(DATASET_SPEC, cox_dataset_spec, timeout_floor_ms)                                \
     X(ERROR, cox_error, message)                                                       \
     X(EVAL, cox_eval, n_scores)                                                        \
     X(EVALUATOR_OPTIONS, cox_evaluator_options, poll_ms)                               \

@@ -30,6 +30,7 @@
  *   operation.c   changes that the client itself makes on the ps
  *   closure.c     makes closures and changes their states; queues of them, and all that
  *               are not settled
+ *   handout.h     the task of a data set that a closure has
  *   gate.h        keeps the order of an older client's work
  *   future.h      the user's handle of a closure
  *   futures.c     waits for futures and reads their results
@@ -58,6 +59,8 @@
  *   layout.c    tells workers the ps and variables (loop)
  *   module.c    step modules
  *   resource.c  resources, which each worker makes and keeps
+ *
+ * datasets/ gives the tasks of data sets to closures (dataset.h lists its files).
  *
  * variables/:
  *
@@ -183,6 +186,7 @@ struct cox_coordinator {
     struct coxi_resources *resources; /* workers/resource.h */
     struct coxi_closures *closures;   /* closures/closure.h; lives as long as futures */
     struct coxi_registry *registry;   /* variables/registry.h */
+    struct cox_dataset *datasets;     /* datasets/dataset.h; guarded by lock */
 };
 
 /* For a function without a parameter for the coordinator: call it with c->lock held. */

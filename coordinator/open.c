@@ -30,6 +30,7 @@
 #include "coordinator/closures/settle.h"
 #include "coordinator/closures/stragglers.h"
 #include "coordinator/closures/watch.h"
+#include "coordinator/datasets/dataset.h"
 #include "coordinator/opening.h"
 #include "coordinator/recovery/recovery.h"
 #include "coordinator/stats.h"
@@ -351,6 +352,9 @@ static int parts_new(struct cox_coordinator *c)
         r = coxi_callbacks_new(c);
     }
     if (r == 0) {
+        r = coxi_datasets_new(c);
+    }
+    if (r == 0) {
         r = coxi_registry_new(c);
     }
     if (r != 0) {
@@ -571,6 +575,7 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
     coxi_reach_free(c);
     coxi_workers_free(c);
     coxi_local_stop(c->site.local);
+    coxi_datasets_free(c);
     coxi_registry_free(c);
     coxi_resources_free(c);
     coxi_links_free(c->site.links);

@@ -27,7 +27,7 @@ bad=$(
     check coordinator 'coordinator/|cluster/|net/|checkpoint/|data/|common/|schema/|coxswain/'
     # Its rooms, from low to high; open.c and its neighbours put them together.
     rooms='coordinator/coordinator\.h'
-    for room in base workers closures variables recovery checkpoints; do
+    for room in base workers closures datasets variables recovery checkpoints; do
         rooms="$rooms|coordinator/$room/"
         check "coordinator/$room" "$rooms|cluster/|net/|checkpoint/|data/|common/|schema/|coxswain/"
     done

@@ -65,6 +65,9 @@ static const struct {
     [COX_EVENT_STEP_OVERRUN] = {"step_overrun", COX_EVENT_WARNING},
     [COX_EVENT_MODULE_MISSING] = {"module_missing", COX_EVENT_WARNING},
     [COX_EVENT_CONNECTION_DENIED] = {"connection_denied", COX_EVENT_WARNING},
+    [COX_EVENT_TASK_FAILED] = {"task_failed", COX_EVENT_WARNING},
+    [COX_EVENT_TASK_RETRIED] = {"task_retried", COX_EVENT_DEBUG},
+    [COX_EVENT_EPOCH_DONE] = {"epoch_done", COX_EVENT_INFO},
 };
 enum { N_KINDS = sizeof(kinds) / sizeof(*kinds) };
 

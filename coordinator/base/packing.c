@@ -46,6 +46,13 @@ static const char *name_of(const struct cox_call *call, size_t i)
  * arguments without a name by their position. */
 static int check_names(const struct cox_call *call)
 {
+    for (size_t i = 0; i < call->n_args + call->n_inputs; i++) {
+        if (coxi_is_reserved(name_of(call, i))) {
+            return coxi_error(COX_EINVAL,
+                              "a call has an argument or input whose name begins with "
+                              "\\1: such names are the library's");
+        }
+    }
     for (size_t i = 1; i < call->n_args + call->n_inputs; i++) {
         const char *name = name_of(call, i);
         for (size_t j = 0; j < i; j++) {

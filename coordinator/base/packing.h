@@ -5,6 +5,13 @@
 
 #include "coordinator/coordinator.h"
 
+/* The first character of names that only the library gives to arguments and results
+ * (data/task.h). */
+static inline bool coxi_is_reserved(const char *name)
+{
+    return name[0] == '\1';
+}
+
 /*
  * Converts the call to this version's form (`call` may be NULL: a call without
  * arguments), and computes the bytes of its packed arguments. COX_EINVAL, COX_ELIMIT.

@@ -26,6 +26,7 @@
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
 #include "coordinator/closures/seat.h"
+#include "coordinator/datasets/saved.h"
 #include "coordinator/recovery/recovery.h"
 #include "coordinator/workers/module.h"
 
@@ -202,6 +203,22 @@ static int note_kept(struct collection *all, struct cox_coordinator *c)
     return r;
 }
 
+/* Stores how far the data sets are, without the tasks that the next client will count:
+ * those of closures that are settled and run again. */
+static int note_datasets(struct collection *all, struct cox_coordinator *c)
+{
+    int r = coxi_datasets_save(c, all->manifest);
+    const struct item *items = (const struct item *)(const void *)all->items.data;
+    for (size_t i = 0; r == 0 && i < all->items.len / sizeof(*items); i++) {
+        const struct coxi_closure *call = items[i].call;
+        if (call != NULL &&
+            (call->state == COXI_DONE_OK || call->state == COXI_FAILED)) {
+            coxi_datasets_uncount(call, all->manifest);
+        }
+    }
+    return r;
+}
+
 /* ---- describing them */
 
 static int function_index(struct collection *all, struct cox_function *function,
@@ -330,6 +347,9 @@ static int collect(struct cox_coordinator *c, void *arg)
     }
     if (r == 0) {
         r = note_kept(all, c);
+    }
+    if (r == 0) {
+        r = note_datasets(all, c);
     }
     struct item *items = (struct item *)(void *)all->items.data;
     size_t n = all->items.len / sizeof(*items);

@@ -17,6 +17,7 @@
 #include "common/sync.h"
 #include "coordinator/base/event.h"
 #include "coordinator/closures/closure.h"
+#include "coordinator/datasets/saved.h"
 #include "coordinator/recovery/recovery.h"
 #include "coordinator/variables/partition.h"
 #include "coordinator/variables/registry.h"
@@ -168,6 +169,9 @@ static int go_on_from(struct cox_coordinator *c, struct coxi_checkpoint *checkpo
     atomic_store(&c->ids.first_closure, m->first_closure);
     atomic_store(&c->ids.steps_before, m->steps_before);
     int r = take_variables(c, m);
+    if (r == 0) {
+        r = coxi_datasets_load(c, m);
+    }
     coxi_call_why(c, "the ps are set back to checkpoint %" PRIu64, m->number);
     if (r == 0) {
         r = coxi_recovery_set_back(c, checkpoint);

@@ -23,6 +23,7 @@
 #include "coordinator/closures/kept.h"
 #include "coordinator/closures/operation.h"
 #include "coordinator/closures/settle.h"
+#include "coordinator/datasets/saved.h"
 #include "coordinator/variables/content.h"
 #include "coordinator/variables/registry.h"
 #include "coordinator/workers/worker.h"
@@ -199,8 +200,9 @@ static int hold_closure(struct coxi_resumed *resumed, size_t i, size_t first_inp
     resumed->held[i].closure = closure;
     if (!done) {
         coxi_list_append(&c->closures->waiting, closure);
+        r = coxi_datasets_adopt(closure);
     }
-    return hold_inputs(resumed, i, first_input);
+    return r != 0 ? r : hold_inputs(resumed, i, first_input);
 }
 
 /* On the loop: holds the whole backlog. This client's ids begin after those of the

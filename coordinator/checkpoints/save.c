@@ -347,6 +347,7 @@ static int save(struct cox_coordinator *c, const struct cox_checkpoint_options *
     for (uint32_t i = 0; i < c->ps.n; i++) {
         coxi_applied_list_fini(&manifest.shards[i].applied);
     }
+    coxi_manifest_datasets_fini(&manifest.datasets);
     free(manifest.shards);
     free(manifest.variables); /* only the list: the coordinator owns the variables */
     return r;

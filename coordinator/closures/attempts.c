@@ -31,6 +31,7 @@
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/dispatch.h"
 #include "coordinator/closures/futures.h"
+#include "coordinator/closures/handout.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
 #include "coordinator/closures/losses.h"
@@ -291,6 +292,10 @@ static void end_closure(struct coxi_seat *seat, struct coxi_closure *closure,
                                  .code = head->code,
                                  .touched = answer->touched,
                                  .n_touched = head->touched_n};
+    if (closure->task != NULL && head->code == 0) {
+        closure->future.c->closures->handouts->answered(
+            closure, head->run_us, answer->result, head->result_len);
+    }
     if (head->code == 0 && take_result(seat, closure, answer) != 0) {
         closure->effect.applied = true; /* a restored ps still needs it */
         ending.state = COXI_FAILED;

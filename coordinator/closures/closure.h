@@ -43,6 +43,7 @@ enum coxi_closure_state {
     COXI_CANCELLED,
 };
 
+struct coxi_handout; /* handout.h */
 struct coxi_input;
 struct coxi_inputs; /* inputs_internal.h */
 struct coxi_kept;   /* kept.h */
@@ -81,6 +82,8 @@ struct coxi_effect {
     bool uncertain;
     /* All of it is applied; only its results are missing. */
     bool applied;
+    /* It failed, and the ps could not be asked: a part of it may be applied. */
+    bool unknown;
 };
 
 /* What has gone wrong with the attempts. Too many mishaps end the closure
@@ -147,6 +150,7 @@ struct coxi_closure {
     struct coxi_input *dependents; /* inputs of other closures that wait for this one */
     struct coxi_rerun *rerun;      /* of a closure that repeats another */
     struct coxi_kept *kept;        /* of a closure whose results stay on a worker */
+    struct coxi_handout *task;     /* of a closure with a task of a data set */
 
     struct coxi_asked asked;
     struct coxi_attempts attempts;
@@ -158,6 +162,8 @@ struct coxi_closure {
     struct coxi_seat *home;
     /* It no longer waits for the worker that has its inputs. */
     bool roams;
+    /* It has, or had, a task of a data set, which tells of its errors. */
+    bool quiet;
     /* cox_future_fetch: it has no step, and is done as soon as its only input is at the
      * client. */
     bool fetches;
@@ -241,6 +247,7 @@ struct coxi_intake {
 
 struct coxi_closure_events; /* settle.h */
 struct coxi_gate;           /* gate.h */
+struct coxi_handout_events; /* handout.h */
 
 /*
  * c->closures: the closures that are not settled, where each of them is, and the loop's
@@ -293,6 +300,9 @@ struct coxi_closures {
     /* The events of interest to recovery; set while the loop runs. NULL: no ps comes
      * back. */
     _Atomic(const struct coxi_closure_events *) events;
+
+    /* The events of interest to data sets; set before the loop runs. */
+    const struct coxi_handout_events *handouts;
 
     /* The order that closures must keep while an older client's work is left (gate.h);
      * NULL: none is left. The loop changes it, with c->lock. */

@@ -21,6 +21,7 @@
 #include "common/error.h"
 #include "common/structs.h"
 #include "common/sync.h"
+#include "coordinator/base/packing.h"
 #include "coordinator/closures/callback.h"
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/inputs.h"
@@ -65,6 +66,9 @@ static struct coxi_closure *free_one(struct coxi_closure *closure,
     }
     if (closure->kept != NULL) {
         coxi_kept_free(closure->kept);
+    }
+    if (closure->task != NULL) {
+        free(closure->task);
     }
     free(closure->mishaps.crash_text);
     free(closure->future.text);
@@ -374,6 +378,11 @@ static int unpack(struct cox_future *future) COXI_REQUIRES(future->c->lock)
         return r;
     }
     future->values = values;
+    /* those that a worker adds come last */
+    while (future->n_values > 0 &&
+           coxi_is_reserved(values[future->n_values - 1].name)) {
+        future->n_values--;
+    }
     return 0;
 }
 

@@ -11,6 +11,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "common/dtype.h"
 #include "common/error.h"
 #include "common/sync.h"
 #include "coordinator/base/alive.h"
@@ -21,6 +22,7 @@
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/futures.h"
 #include "coordinator/closures/gate.h"
+#include "coordinator/closures/handout.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
 #include "coordinator/workers/module.h"
@@ -249,33 +251,42 @@ static int find_worker(struct cox_coordinator *c, uint32_t only_worker,
                                          coxi_maybe_index(worker), n);
 }
 
-/* Makes the closure of a call, with its arguments, in no list; `held`: the user will
- * hold the future, and so needs what it keeps. */
-static int closure_new(struct cox_coordinator *c, struct cox_function *function,
-                       const struct cox_call *call, bool held,
+/* A call that is to be scheduled. */
+struct scheduled {
+    struct cox_function *function;
+    struct cox_call known; /* checked, in this version's form */
+    size_t args_len;       /* bytes of its packed arguments */
+    uint32_t timeout_ms;
+    struct coxi_handout *task; /* of a data set; NULL: none */
+    bool held; /* the user will hold the future, and so needs what it keeps */
+};
+
+/* Makes the closure of a call, with its arguments, in no list. */
+static int closure_new(struct cox_coordinator *c, const struct scheduled *what,
                        struct coxi_closure **ret)
 {
-    struct coxi_closure_spec spec = {.function = function};
+    const struct cox_call *known = &what->known;
+    struct coxi_closure_spec spec = {.function = what->function,
+                                     .args_len = what->args_len};
     struct coxi_closure *closure = NULL;
     struct coxi_seat *only = NULL;
-    struct cox_call known;
-    int r = coxi_packing_check(call, &known, &spec.args_len);
-    if (r == 0 && known.only_worker != 0) {
-        r = find_worker(c, known.only_worker, &only);
+    int r = 0;
+    if (known->only_worker != 0) {
+        r = find_worker(c, known->only_worker, &only);
     }
-    if (r == 0 && known.n_inputs > 0) {
-        r = coxi_inputs_new(c, known.inputs, known.n_inputs, &spec.inputs);
+    if (r == 0 && known->n_inputs > 0) {
+        r = coxi_inputs_new(c, known->inputs, known->n_inputs, &spec.inputs);
     }
     if (r == 0) {
-        spec.asked = (struct coxi_asked){known.cursor, coxi_packing_timeout(c, &known),
-                                         only, (int8_t)known.priority};
+        spec.asked = (struct coxi_asked){known->cursor, what->timeout_ms, only,
+                                         (int8_t)known->priority};
         r = coxi_closure_new(c, &spec, &closure);
     }
     if (r != 0) {
         coxi_futures_free(coxi_inputs_free(spec.inputs));
         return r;
     }
-    if (known.keep && held) {
+    if (known->keep && what->held) {
         r = coxi_kept_new(closure);
     }
     if (r != 0) {
@@ -284,22 +295,39 @@ static int closure_new(struct cox_coordinator *c, struct cox_function *function,
     }
     size_t size = spec.args_len;
     struct coxi_buffer args = {.data = (uint8_t *)closure->args, .capacity = size};
-    r = coxi_packing_args(&known, &args);
+    r = coxi_packing_args(known, &args);
     /* the buffer was large enough */
     assert(r == 0 && args.len == size && args.capacity == size);
     *ret = closure;
     return r;
 }
 
-static int schedule(struct cox_coordinator *c, struct cox_function *function,
-                    const struct cox_call *call, bool wait, struct cox_future **ret)
+static int check_function(const struct cox_coordinator *c,
+                          const struct cox_function *function)
 {
-    if (c == NULL || function == NULL || function->module->c != c) {
-        return coxi_error(COX_EINVAL, "cox_schedule needs a coordinator and a function "
-                                      "of a module of it");
+    return c != NULL && function != NULL && function->module->c == c
+               ? 0
+               : coxi_error(COX_EINVAL, "cox_schedule needs a coordinator and a "
+                                        "function of a module of it");
+}
+
+/* Gives the closure the task; back, if `task` is NULL. */
+static void set_task(struct coxi_closure *closure, struct coxi_handout *task)
+{
+    if (task != NULL) {
+        task->closure = closure;
+        closure->quiet = true;
+    } else {
+        closure->task->closure = NULL;
     }
+    closure->task = task;
+}
+
+static int schedule(struct cox_coordinator *c, const struct scheduled *what, bool wait,
+                    struct cox_future **ret)
+{
     struct coxi_closure *closure = NULL;
-    int r = closure_new(c, function, call, ret != NULL, &closure);
+    int r = closure_new(c, what, &closure);
     if (r != 0) {
         return r;
     }
@@ -308,7 +336,13 @@ static int schedule(struct cox_coordinator *c, struct cox_function *function,
         atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
     }
     coxi_lock(&c->lock);
+    if (what->task != NULL) {
+        set_task(closure, what->task);
+    }
     r = enqueue(c, closure, wait);
+    if (r != 0 && what->task != NULL) {
+        set_task(closure, NULL);
+    }
     bool alone = c->life.n_unsettled == 1;
     coxi_unlock(&c->lock);
     if (r != 0) {
@@ -333,16 +367,55 @@ static int schedule(struct cox_coordinator *c, struct cox_function *function,
     return 0;
 }
 
+static int schedule_call(struct cox_coordinator *c, struct cox_function *function,
+                         const struct cox_call *call, bool wait,
+                         struct cox_future **ret)
+{
+    struct scheduled what;
+    int r = check_function(c, function);
+    if (r == 0) {
+        r = coxi_packing_check(call, &what.known, &what.args_len);
+    }
+    if (r != 0) {
+        return r;
+    }
+    what.function = function;
+    what.timeout_ms = coxi_packing_timeout(c, &what.known);
+    what.task = NULL;
+    what.held = ret != NULL;
+    return schedule(c, &what, wait, ret);
+}
+
 int cox_schedule(struct cox_coordinator *c, struct cox_function *function,
                  const struct cox_call *call, struct cox_future **ret)
 {
-    return schedule(c, function, call, true, ret);
+    return schedule_call(c, function, call, true, ret);
 }
 
 int cox_try_schedule(struct cox_coordinator *c, struct cox_function *function,
                      const struct cox_call *call, struct cox_future **ret)
 {
-    return schedule(c, function, call, false, ret);
+    return schedule_call(c, function, call, false, ret);
+}
+
+int coxi_schedule_task(struct cox_coordinator *c, struct cox_function *function,
+                       const struct cox_call *call,
+                       const struct coxi_schedule_task *task, struct cox_future **ret)
+{
+    struct scheduled what = {.function = function,
+                             .known = *call,
+                             .timeout_ms = task->timeout_ms,
+                             .task = task->handout,
+                             .held = ret != NULL};
+    int r = check_function(c, function);
+    if (r == 0) {
+        r = coxi_values_size(call->args, call->n_args, &what.args_len);
+    }
+    if (r == 0 && what.args_len > COXI_CALL_ARGS_MAX) {
+        r = coxi_error(COX_ELIMIT, "a call's arguments have more than %d bytes",
+                       COXI_CALL_ARGS_MAX);
+    }
+    return r == 0 ? schedule(c, &what, true, ret) : r;
 }
 
 /* Lets the work that an older client has left run, because a join waits for it, too. */
@@ -419,21 +492,24 @@ int cox_join(struct cox_coordinator *c, int timeout_ms)
     return r;
 }
 
+int coxi_schedule_check(struct cox_coordinator *c)
+{
+    struct timespec never = coxi_deadline(-1);
+    int r = go_on(c);
+    if (r == 0) {
+        r = report_error(c, &never);
+    }
+    return r == 0 ? coxi_check_alive_locked(c) : r;
+}
+
 int cox_done(struct cox_coordinator *c)
 {
     if (c == NULL) {
         return coxi_error(COX_EINVAL, "cox_done needs a coordinator");
     }
-    struct timespec never = coxi_deadline(-1);
     coxi_lock(&c->lock);
     c->life.n_calls++;
-    int r = go_on(c);
-    if (r == 0) {
-        r = report_error(c, &never);
-    }
-    if (r == 0) {
-        r = coxi_check_alive_locked(c);
-    }
+    int r = coxi_schedule_check(c);
     bool done = is_all_done(c);
     coxi_call_ended(c);
     coxi_unlock(&c->lock);

@@ -17,6 +17,7 @@ struct coxi_operation {
 };
 
 struct coxi_closure;
+struct coxi_handout;
 
 /* Gives the closure the next id; the loop takes it over in its next turn. */
 void coxi_intake_put(struct cox_coordinator *c, struct coxi_closure *closure)
@@ -34,5 +35,22 @@ void coxi_intake_wait(struct cox_coordinator *c) COXI_REQUIRES(c->lock);
 /* Waits until an id may be given out; returns the code that ended the coordinator, or
  * 0. Unlocks meanwhile. */
 int coxi_intake_await_id(struct cox_coordinator *c) COXI_REQUIRES(c->lock);
+
+/* Schedules a closure with a task of a data set. `call` is checked and has the packed
+ * task as its first argument. On success the closure has the hand-out, and
+ * handout->closure is set; otherwise it is not. Errors: those of cox_schedule. */
+struct coxi_schedule_task {
+    struct coxi_handout *handout;
+    uint32_t timeout_ms; /* 0: none */
+};
+
+int coxi_schedule_task(struct cox_coordinator *c, struct cox_function *function,
+                       const struct cox_call *call,
+                       const struct coxi_schedule_task *task, struct cox_future **ret);
+
+/* As cox_schedule before it schedules: lets the work of an older client run (COX_ENOENT:
+ * it needs a function that is not loaded), and reports an error of the run. Unlocks
+ * while it waits. */
+int coxi_schedule_check(struct cox_coordinator *c) COXI_REQUIRES(c->lock);
 
 #endif

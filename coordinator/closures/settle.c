@@ -22,6 +22,7 @@
 #include "coordinator/base/ps_set.h"
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/futures.h"
+#include "coordinator/closures/handout.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
 #include "coordinator/closures/seat.h"
@@ -94,7 +95,8 @@ uint64_t coxi_closure_logged_bytes(const struct coxi_closure *closure)
 {
     size_t args_len = 0;
     (void)coxi_inputs_args(closure, &args_len);
-    return sizeof(*closure) + args_len + closure->future.result_len;
+    size_t task_len = closure->task != NULL ? sizeof(*closure->task) : 0;
+    return sizeof(*closure) + args_len + task_len + closure->future.result_len;
 }
 
 void coxi_closure_forgotten(struct coxi_closure *closure)
@@ -216,6 +218,9 @@ void coxi_closure_settle(struct coxi_closure *closure, const struct coxi_ending 
     if (closure->kept != NULL) {
         coxi_kept_settled(closure);
     }
+    if (closure->task != NULL) {
+        c->closures->handouts->settled(closure);
+    }
     coxi_list_append(&c->closures->settling, closure);
 }
 
@@ -246,6 +251,7 @@ void coxi_closure_end(struct coxi_closure *closure, const struct coxi_ending *en
     closure->seat = NULL;
     c->closures->n_voiding++;
     if (coxi_voiding_start(c, closure, ending) != 0) {
+        closure->effect.unknown = true;
         struct coxi_ending failed = {COXI_FAILED, COX_ENOMEM, coxi_error_text(), NULL,
                                      0};
         coxi_closure_settle(closure, &failed);
@@ -407,6 +413,10 @@ static void tell(struct cox_coordinator *c, struct coxi_closure *closure)
         return;
     }
     c->counts.stats.failed++;
+    /* a data set tells of its tasks' errors, except that there is no worker */
+    if (closure->quiet && closure->future.code != COX_ENOWORKER) {
+        return;
+    }
     note_untold(c, closure);
     if (closure->state == COXI_FAILED && !c->options.keep_going) {
         char text[COXI_TEXT_MAX];

@@ -156,11 +156,12 @@ static bool has_returned(const struct voiding *voiding)
     return false;
 }
 
-/* True if nobody holds its future: neither a user, nor a call that takes it, nor a
- * callback. */
+/* True if nobody needs its results: neither a user, nor a call that takes them, nor a
+ * callback, nor a data set, which counts the records that its steps have read. */
 static bool is_nobodys(const struct coxi_closure *closure)
 {
-    return atomic_load_explicit(&closure->future.refs, memory_order_relaxed) == 1;
+    return closure->task == NULL &&
+           atomic_load_explicit(&closure->future.refs, memory_order_relaxed) == 1;
 }
 
 /* Fails the closure, because it cannot run again for its results. It is logged all the
@@ -222,6 +223,7 @@ static void judge(struct voiding *voiding)
     for (uint32_t p = 0; p < voiding->n_ps; p++) {
         if (voiding->answers[p].code != 0) {
             voiding->closure->effect.applied = false;
+            voiding->closure->effect.unknown = true;
             ending->state = COXI_FAILED;
             ending->code = voiding->answers[p].code;
             ending->text = voiding->answers[p].text;

@@ -47,6 +47,7 @@
 
 #include "coxswain/batch.h"
 #include "coxswain/checkpoint.h"
+#include "coxswain/dataset.h"
 #include "coxswain/evaluator.h"
 #include "coxswain/event.h"
 #include "coxswain/load.h"

@@ -25,6 +25,8 @@
 
 #ifdef __cplusplus
 extern "C" {
+#pragma GCC diagnostic push /* functions and structs share names on purpose */
+#pragma GCC diagnostic ignored "-Wshadow"
 #endif
 
 struct cox_call;
@@ -51,7 +53,9 @@ enum cox_bad_record {
 
 struct cox_dataset_spec {
     size_t size;
-    const char *name; /* as of a variable */
+    /* at most 127 bytes, without white space, control characters, quotes and
+     * backslashes */
+    const char *name;
 
     /* Paths, patterns with * ? [ ], or URLs. Files are taken in the order of their
      * names within each pattern. Names that end in .gz are inflated. */
@@ -79,13 +83,15 @@ struct cox_dataset_spec {
     /* The order depends on seed, epoch and files alone. */
     uint32_t shuffle;        /* 1: tasks come in random order, another in each epoch */
     uint32_t shuffle_window; /* records of a task that are mixed; 0: they are not */
-    uint64_t seed;
+    uint64_t seed;           /* of both */
 
     uint32_t prefetch; /* batches that a worker reads ahead; 0: 2 */
 
     uint32_t failures_max; /* how often a task may fail; 0: 3 */
     /* The time of a task is 10 times the average of those that are done, and at least
-     * this, unless the call has a timeout_ms. 0: 60000; -1: no limit */
+     * this; it doubles with each failure of the task. Before the first task is done it
+     * is the options' step_timeout_ms. A call's own timeout_ms comes before all that.
+     * 0: 60000; -1: no limit */
     int timeout_floor_ms;
 };
 #define COX_DATASET_SPEC_INIT COX_INIT(cox_dataset_spec)
@@ -107,9 +113,15 @@ COX_API int cox_dataset_create(struct cox_coordinator *c,
 
 /*
  * Schedules a closure of `function` with the next task: like cox_schedule, with
- * `call`'s arguments (NULL: none; no cursor). Waits until there is a task: when all are
- * given out, one that is under way may still fail. Errors of these closures are not
- * errors of the run; the data set counts them, and gives their tasks out again.
+ * `call`'s arguments (NULL: none; at most 63, no cursor, no keep). Tasks that are to be
+ * given out again come first. Waits until there is a task: when all are given out, one
+ * that is under way may still fail.
+ *
+ * Errors of these closures are not errors of the run (except COX_ENOWORKER): the data
+ * set counts them, and gives the task out again. A closure that is cancelled, by its
+ * future or by an error of another closure, is no failure of its task. A closure that
+ * is applied in part (COX_EPARTIAL) ends its task as failed at once, because another
+ * closure would count that part twice.
  *
  * COX_EEOF: every task of every epoch is done. COX_ESTEP and the other errors of
  * closures: the same, but some tasks have failed failures_max times or have been
@@ -122,8 +134,9 @@ COX_API int cox_schedule_next(struct cox_coordinator *c, struct cox_function *fu
 
 /*
  * Schedules all tasks of the epoch that is under way, or of the next one, and waits
- * until each of them is done or has failed. 0; COX_EEOF: there is no epoch left. Other
- * errors: those of cox_schedule_next.
+ * until each of them is done or has failed. 0; COX_EEOF: there is no epoch left. If
+ * tasks have failed or were skipped, it returns their error as cox_schedule_next does;
+ * the epoch is over then, too. Other errors: those of cox_schedule_next.
  */
 COX_API int cox_schedule_epoch(struct cox_coordinator *c, struct cox_function *function,
                                struct cox_dataset *dataset,
@@ -157,6 +170,7 @@ COX_API int cox_dataset_progress(struct cox_coordinator *c, struct cox_dataset *
                                  struct cox_dataset_progress *ret);
 
 #ifdef __cplusplus
+#pragma GCC diagnostic pop
 }
 #endif
 #endif

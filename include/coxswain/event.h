@@ -123,6 +123,14 @@ enum cox_event_code {
      * (cox_options.listen). The text says from where, why it was denied, and how many
      * were since the last such event, of which there is at most one in ten seconds */
     COX_EVENT_CONNECTION_DENIED,
+    /* warning: closure. A task of a data set has failed too often, or is skipped: its
+     * records are not trained on in this epoch. The text names file, offset and
+     * reason */
+    COX_EVENT_TASK_FAILED,
+    /* debug: closure. A task of a data set has failed, and another closure gets it */
+    COX_EVENT_TASK_RETRIED,
+    /* info. Every task of an epoch of a data set is over */
+    COX_EVENT_EPOCH_DONE,
 };
 
 struct cox_event {

@@ -1,0 +1,40 @@
+/* A task of a data set that is given out to a closure, and the events of such closures
+ * (coordinator/datasets/tasks.h). */
+#ifndef COXI_COORDINATOR_CLOSURES_HANDOUT_H
+#define COXI_COORDINATOR_CLOSURES_HANDOUT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct cox_dataset;
+struct coxi_closure;
+
+/* Guarded by c->lock while its task is under way or waits. Once its closure is done it
+ * belongs to the closure, and does not change. */
+struct coxi_handout {
+    struct cox_dataset *dataset;
+    struct coxi_closure *closure; /* NULL: not scheduled yet */
+    struct coxi_handout *next;
+    struct coxi_handout *prev;
+    uint64_t position;
+    uint32_t failures; /* of earlier closures with this task */
+    bool again;        /* it is not given out for the first time */
+
+    /* ---- what the last attempt that was done has told; loop */
+    uint32_t run_us;
+    uint64_t records;
+    uint64_t bad_records;
+};
+
+/* Set once, before the loop runs. Loop. */
+struct coxi_handout_events {
+    /* An attempt of a closure with a task is done: it took run_us, and returned the
+     * packed values `result`. It may happen again before the closure is settled. */
+    void (*answered)(struct coxi_closure *closure, uint32_t run_us,
+                     const uint8_t *result, size_t len);
+    /* A closure with a task is settled. Takes closure->task, unless it is done. */
+    void (*settled)(struct coxi_closure *closure);
+};
+
+#endif

@@ -1,0 +1,275 @@
+/*
+ * What the end of a closure means for its task: see dataset.h.
+ *
+ *   done               over, and counted
+ *   cancelled, or no worker was there    to be given out again
+ *   failed, and nothing of it is applied to be given out again, failures_max times;
+ *                      COX_BAD_SKIP_TASK and a damaged file: skipped
+ *   failed, and a part of it is or may be applied    failed: another closure would
+ *                      count that part twice
+ *
+ * Errors of these closures are not errors of the run (settle.c), except that there is
+ * no worker.
+ *
+ * Threads: loop.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "common/dtype.h"
+#include "common/error.h"
+#include "common/sync.h"
+#include "coordinator/base/event.h"
+#include "coordinator/closures/closure.h"
+#include "coordinator/closures/futures.h"
+#include "coordinator/datasets/dataset.h"
+#include "coordinator/workers/module.h"
+#include "data/task.h"
+
+enum outcome { DONE, GIVEN_BACK, TRIED_AGAIN, FAILED, SKIPPED };
+
+/* True if a part of the failed closure is applied, or may be. */
+static bool leaves_trace(const struct coxi_closure *closure)
+{
+    int code = closure->future.code;
+    return code == COX_EPARTIAL || code == COX_EDIVERGED || code == COX_EREPLAY ||
+           closure->effect.unknown;
+}
+
+/* True if the error says nothing about the task. */
+static bool is_elsewhere(const struct coxi_closure *closure)
+{
+    int code = closure->future.code;
+    return closure->state == COXI_CANCELLED || code == COX_ENOWORKER ||
+           code == COX_EPSLOST || code == COX_EFENCED || code == COX_ECLOSED;
+}
+
+static bool is_damaged(const struct coxi_closure *closure)
+{
+    return closure->future.code == COX_EFORMAT || closure->future.code == COX_ECHECKSUM;
+}
+
+static enum outcome outcome_of(const struct coxi_closure *closure,
+                               const struct coxi_handout *handout)
+{
+    const struct coxi_spec *spec = &handout->dataset->spec;
+    if (closure->state == COXI_DONE_OK || closure->effect.applied) {
+        return DONE;
+    }
+    if (leaves_trace(closure)) {
+        return FAILED;
+    }
+    if (is_elsewhere(closure)) {
+        return GIVEN_BACK;
+    }
+    if (spec->decoding.on_bad_record == COX_BAD_SKIP_TASK && is_damaged(closure)) {
+        return SKIPPED;
+    }
+    return handout->failures + 1 < spec->failures_max ? TRIED_AGAIN : FAILED;
+}
+
+/* ---- texts */
+
+/* The cut of the task at a position. False: the files are not known, because the
+ * checkpoint has the data set, and the program has not created it. */
+static bool find_cut(const struct cox_dataset *dataset, uint64_t position,
+                     struct coxi_cut_task *ret)
+{
+    const struct coxi_spec *spec = &dataset->spec;
+    uint64_t n = dataset->tasks.n;
+    if (n == 0 || dataset->files.n_tasks != n) {
+        return false;
+    }
+    uint64_t place = position % n;
+    place = spec->shuffle ? coxi_order(n, spec->seed, position / n, place) : place;
+    *ret = coxi_files_task(&dataset->files, place);
+    return true;
+}
+
+void coxi_dataset_tell_task(const struct cox_dataset *dataset, uint64_t position,
+                            char *ret, size_t len)
+{
+    struct coxi_cut_task cut;
+    if (find_cut(dataset, position, &cut)) {
+        (void)snprintf(ret, len, "%.300s:%" PRIu64, cut.file->name, cut.begin);
+    } else {
+        (void)snprintf(ret, len, "task %" PRIu64, position);
+    }
+}
+
+uint64_t coxi_dataset_bytes(const struct cox_dataset *dataset, uint64_t position)
+{
+    struct coxi_cut_task cut;
+    return find_cut(dataset, position, &cut) ? cut.bytes : 0;
+}
+
+/* Where and why the closure's task failed. A reader's text begins with the file's name
+ * and the offset; others get those of the task. */
+static void tell_reason(const struct coxi_closure *closure,
+                        const struct coxi_handout *handout, char ret[COXI_TEXT_MAX])
+{
+    char where[COXI_TEXT_MAX];
+    const char *text = coxi_future_text(&closure->future);
+    coxi_dataset_tell_task(handout->dataset, handout->position, where, sizeof(where));
+    const char *colon = strrchr(where, ':');
+    size_t len = colon != NULL ? (size_t)(colon - where) + 1 : 0;
+    if (len > 0 && strncmp(text, where, len) == 0) {
+        (void)snprintf(ret, COXI_TEXT_MAX, "%.500s", text);
+    } else {
+        (void)snprintf(ret, COXI_TEXT_MAX, "%.320s: %.180s", where, text);
+    }
+}
+
+/* The first failure or bad record of the data set stays for cox_dataset_progress. */
+static void note_first(struct cox_dataset *dataset, int code,
+                       const char *text) COXI_REQUIRES_C_LOCK
+{
+    if (dataset->first_failure == NULL) {
+        dataset->first_failure = strdup(text);
+        dataset->first_code = code;
+    }
+}
+
+/* ---- the end of a task */
+
+/* The task is over without having been done. */
+static void give_up(struct cox_dataset *dataset, const struct coxi_closure *closure,
+                    bool skipped, const char *text) COXI_REQUIRES_C_LOCK
+{
+    struct coxi_untold_tasks *untold = &dataset->untold;
+    int code = closure->future.code;
+    if (untold->failed + untold->skipped == 0) {
+        untold->code = code;
+        (void)snprintf(untold->text, sizeof(untold->text), "%s", text);
+    }
+    untold->skipped += skipped;
+    untold->failed += !skipped;
+    dataset->counts.skipped += skipped;
+    dataset->counts.failed += !skipped;
+    note_first(dataset, code, text);
+    coxi_event(dataset->c, COX_EVENT_TASK_FAILED,
+               COXI_OF(.closure = closure->future.id, .error = code),
+               "a task of data set '%s' %s: %.350s", dataset->name,
+               skipped ? "is skipped" : "has failed for good", text);
+}
+
+static void note_done(struct cox_dataset *dataset,
+                      const struct coxi_handout *handout) COXI_REQUIRES_C_LOCK
+{
+    struct cox_dataset_progress *counts = &dataset->counts;
+    double weight =
+        dataset->n_samples < COXI_SAMPLES ? 1.0 / ++dataset->n_samples : 0.1;
+    dataset->average_us += weight * (handout->run_us - dataset->average_us);
+    counts->done++;
+    counts->records += handout->records;
+    counts->bad_records += handout->bad_records;
+    counts->bytes += coxi_dataset_bytes(dataset, handout->position);
+    coxi_pace_add(&dataset->pace, coxi_now_ms(), handout->records);
+}
+
+static void note_retry(struct cox_dataset *dataset, const struct coxi_closure *closure,
+                       const struct coxi_handout *handout,
+                       const char *text) COXI_REQUIRES_C_LOCK
+{
+    dataset->counts.retries++;
+    coxi_event(dataset->c, COX_EVENT_TASK_RETRIED,
+               COXI_OF(.closure = closure->future.id, .error = closure->future.code),
+               "a task of data set '%s' failed, %" PRIu32 " of %" PRIu32
+               " times, and is tried again: %.350s",
+               dataset->name, handout->failures, dataset->spec.failures_max, text);
+}
+
+void coxi_dataset_tell_epochs(struct cox_dataset *dataset)
+{
+    const struct coxi_tasks *tasks = &dataset->tasks;
+    uint64_t over = tasks->n > 0 ? coxi_tasks_floor(tasks) / tasks->n : 0;
+    for (; dataset->epochs_over < over; dataset->epochs_over++) {
+        coxi_event(dataset->c, COX_EVENT_EPOCH_DONE, COXI_OF(.level = 0),
+                   "epoch %" PRIu64 " of data set '%s' is over: %" PRIu64
+                   " records so far, %" PRIu64 " tasks failed, %" PRIu64 " skipped",
+                   dataset->epochs_over, dataset->name, dataset->counts.records,
+                   dataset->counts.failed, dataset->counts.skipped);
+    }
+}
+
+static void settled(struct coxi_closure *closure)
+{
+    struct coxi_handout *handout = closure->task;
+    struct cox_dataset *dataset = handout->dataset;
+    struct coxi_handout *freed = NULL;
+    char text[COXI_TEXT_MAX] = "";
+    coxi_lock(&dataset->c->lock);
+    enum outcome outcome = outcome_of(closure, handout);
+    if (outcome != DONE && outcome != GIVEN_BACK) {
+        tell_reason(closure, handout, text);
+    }
+    switch (outcome) {
+    case DONE:
+        coxi_tasks_over(&dataset->tasks, handout);
+        note_done(dataset, handout);
+        break;
+    case TRIED_AGAIN:
+        handout->failures++;
+        note_retry(dataset, closure, handout, text);
+        coxi_tasks_return(&dataset->tasks, handout);
+        break;
+    case GIVEN_BACK:
+        coxi_tasks_return(&dataset->tasks, handout);
+        break;
+    case FAILED:
+    case SKIPPED:
+        coxi_tasks_over(&dataset->tasks, handout);
+        give_up(dataset, closure, outcome == SKIPPED, text);
+        freed = handout;
+        break;
+    }
+    coxi_dataset_tell_epochs(dataset);
+    coxi_unlock(&dataset->c->lock);
+    if (outcome != DONE) {
+        closure->task = NULL;
+    }
+    free(freed);
+}
+
+/* ---- what attempts tell */
+
+static void answered(struct coxi_closure *closure, uint32_t run_us,
+                     const uint8_t *result, size_t len)
+{
+    struct coxi_handout *handout = closure->task;
+    struct cox_dataset *dataset = handout->dataset;
+    struct cox_value values[COXI_VALUES_MAX];
+    struct coxi_reader_counts counts = {0};
+    size_t n = 0;
+    if (coxi_values_unpack(result, len, values, &n) != 0) {
+        n = 0; /* whoever reads the results is told */
+    }
+    handout->run_us = run_us;
+    /* the last one */
+    if (n > 0 && values[n - 1].dtype == COX_U8 && values[n - 1].rank == 1 &&
+        strcmp(values[n - 1].name, COXI_TASK_RESULT) == 0) {
+        (void)coxi_counts_unpack(values[n - 1].data, values[n - 1].shape[0], &counts);
+    }
+    handout->records = counts.records;
+    handout->bad_records = counts.bad;
+    if (counts.bad > 0) {
+        char where[COXI_TEXT_MAX];
+        char text[COXI_TEXT_MAX];
+        coxi_lock(&dataset->c->lock);
+        coxi_dataset_tell_task(dataset, handout->position, where, sizeof(where));
+        const char *colon = strrchr(where, ':');
+        (void)snprintf(text, sizeof(text), "%.*s:%" PRIu64 ": %.200s",
+                       colon != NULL ? (int)(colon - where) : (int)strlen(where), where,
+                       counts.first_bad[0], counts.first_reason);
+        note_first(dataset, COX_EFORMAT, text);
+        coxi_unlock(&dataset->c->lock);
+    }
+}
+
+const struct coxi_handout_events coxi_dataset_events = {
+    .answered = answered,
+    .settled = settled,
+};

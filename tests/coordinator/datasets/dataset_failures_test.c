@@ -1,0 +1,328 @@
+/* Data sets whose tasks fail, or whose workers and ps die. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "coxswain/event.h"
+#include "tests/coordinator/datasets/dataset.h"
+#include "tests/test.h"
+
+/* ---- what events tell */
+
+struct told {
+    atomic_int failed;
+    atomic_int retried;
+    atomic_int epochs;
+    char text[600]; /* of the last failure; read when it has come */
+};
+
+static void on_event(void *arg, const struct cox_event *event)
+{
+    struct told *told = arg;
+    if (event->code == COX_EVENT_TASK_FAILED) {
+        (void)snprintf(told->text, sizeof(told->text), "%s", event->text);
+        (void)atomic_fetch_add(&told->failed, 1);
+    }
+    (void)atomic_fetch_add(&told->retried, event->code == COX_EVENT_TASK_RETRIED);
+    (void)atomic_fetch_add(&told->epochs, event->code == COX_EVENT_EPOCH_DONE);
+}
+
+static struct cox_options with_events(struct told *told)
+{
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.on_event = on_event;
+    options.event_arg = told;
+    return options;
+}
+
+/* ---- steps that fail */
+
+TEST(a_task_that_fails_is_tried_again)
+{
+    struct rows rows;
+    struct told told = {0};
+    struct cox_options options = with_events(&told);
+    struct cox_dataset_spec spec = rows_spec();
+    const char *gate = coxi_test_path("gate");
+    struct cox_value arg = COX_VECTOR("gate", COX_U8, strlen(gate) + 1, gate);
+    struct cox_call call = COX_CALL_INIT;
+    struct cox_future *future;
+    spec.failures_max = 1000;
+    rows_open(&rows, 1, &options, &spec);
+    struct cox_function *step = crew_function(&rows.crew, "fail_while");
+    coxi_test_write(gate, "", 0);
+    call.args = &arg;
+    call.n_args = 1;
+    for (int i = 0; i < 10; i++) {
+        assert_code(0,
+                    cox_schedule_next(rows.crew.c, step, rows.dataset, &call, &future));
+        assert_code(COX_ESTEP, cox_future_wait(future, 10000));
+        cox_future_free(future);
+    }
+    assert_int_equal(rows_progress(&rows).retries, 10);
+    assert_int_equal(unlink(gate), 0);
+    assert_code(COX_EEOF, rows_run(&rows, "count_lines", NULL, 0));
+    rows_assert_all(&rows, 1);
+    struct cox_dataset_progress p = rows_progress(&rows);
+    assert_true(p.done == p.tasks && p.failed == 0);
+    rows_close(&rows);
+    assert_int_equal(told.retried, 10);
+    assert_int_equal(told.failed, 0);
+    assert_int_equal(told.epochs, 1);
+}
+
+/* How often the rows of a file's task at `place` 0 were counted, and all others. */
+static void assert_counts(struct rows *rows, int64_t first, int64_t others)
+{
+    int64_t counts[ROWS_N];
+    rows_read(rows, counts);
+    /* file 0 has rows 0, 3, 6 ... in this order; its first task has row 0, and its last
+     * one the last of them */
+    assert_int_equal(counts[0], first);
+    assert_int_equal(counts[3], first);
+    for (int row = 0; row < ROWS_N; row++) {
+        assert_true(counts[row] == others ||
+                    (row % ROWS_FILES == 0 && row < 200 && counts[row] == first));
+    }
+    assert_int_equal(counts[ROWS_N - 1], others);
+}
+
+/* Asserts that the text names the file, the offset and the reason. */
+static void assert_tells(const char *text)
+{
+    assert_non_null(strstr(text, "rows-0:0: "));
+    assert_non_null(strstr(text, "place 0"));
+}
+
+/* In the first of two epochs its first task always fails. */
+static void assert_gives_up(struct rows *rows)
+{
+    const struct rows_arg args[] = {{"fail_place", 1}, {"fail_epochs", 1}};
+    assert_code(COX_ESTEP, rows_run(rows, "count_lines", args, 2));
+    assert_error_names("1 failed and 0 were skipped");
+    assert_tells(coxi_test_error());
+    assert_counts(rows, 1, 2);
+    /* told once; and it is no error of the run */
+    assert_code(COX_EEOF, rows_run(rows, "count_lines", args, 2));
+    assert_code(0, cox_join(rows->crew.c, -1));
+}
+
+TEST(a_task_that_always_fails_is_given_up_and_told)
+{
+    struct rows rows;
+    struct told told = {0};
+    struct cox_options options = with_events(&told);
+    struct cox_dataset_spec spec = rows_spec();
+    spec.epochs = 2;
+    rows_open(&rows, 2, &options, &spec);
+    assert_gives_up(&rows);
+    struct cox_dataset_progress p = rows_progress(&rows);
+    assert_true(p.failed == 1 && p.retries == 2 && p.done == 2 * p.tasks - 1);
+    assert_true(p.epoch == 2 && p.pending == 0 && p.todo == 0);
+    assert_tells(p.first_failure);
+    rows_close(&rows);
+    assert_true(told.failed == 1 && told.retried == 2 && told.epochs == 2);
+    assert_tells(told.text);
+}
+
+TEST(an_epoch_with_a_failed_task_ends_and_tells)
+{
+    struct rows rows;
+    struct cox_dataset_spec spec = rows_spec();
+    struct cox_call call = COX_CALL_INIT;
+    const int64_t one = 1;
+    const struct cox_value args[] = {COX_SCALAR("fail_place", COX_I64, &one),
+                                     COX_SCALAR("fail_epochs", COX_I64, &one)};
+    spec.epochs = 2;
+    spec.failures_max = 1;
+    call.args = args;
+    call.n_args = 2;
+    rows_open(&rows, 1, NULL, &spec);
+    struct cox_function *step = crew_function(&rows.crew, "count_lines");
+    assert_code(COX_ESTEP, cox_schedule_epoch(rows.crew.c, step, rows.dataset, &call));
+    assert_int_equal(rows_progress(&rows).epoch, 1);
+    assert_counts(&rows, 0, 1);
+    assert_code(0, cox_schedule_epoch(rows.crew.c, step, rows.dataset, &call));
+    assert_code(COX_EEOF, cox_schedule_epoch(rows.crew.c, step, rows.dataset, &call));
+    assert_counts(&rows, 1, 2);
+    rows_close(&rows);
+}
+
+TEST(a_task_of_which_a_part_is_applied_is_never_given_out_again)
+{
+    struct rows rows;
+    struct cox_dataset_spec spec = rows_spec();
+    const struct rows_arg args[] = {{"fail_place", 1}, {"flush", 1}};
+    spec.failures_max = 1000;
+    rows_open(&rows, 1, NULL, &spec);
+    assert_code(COX_EPARTIAL, rows_run(&rows, "count_lines", args, 2));
+    /* the step fails after all its segments but the last are applied */
+    rows_assert_all(&rows, 1);
+    struct cox_dataset_progress p = rows_progress(&rows);
+    assert_true(p.failed == 1 && p.retries == 0);
+    rows_close(&rows);
+}
+
+/* ---- cancelled */
+
+TEST(a_cancelled_task_is_given_out_again)
+{
+    struct rows rows;
+    struct cox_future *futures[ROWS_N];
+    size_t n = 0;
+    const char *gate = coxi_test_path("gate");
+    const int64_t slow = 1;
+    const struct cox_value args[] = {COX_VECTOR("gate", COX_U8, strlen(gate) + 1, gate),
+                                     COX_SCALAR("slow_place", COX_I64, &slow)};
+    struct cox_call call = COX_CALL_INIT;
+    call.args = args;
+    call.n_args = 2;
+    coxi_test_write(gate, "", 0);
+    rows_open(&rows, 1, NULL, NULL);
+    struct cox_function *step = crew_function(&rows.crew, "hang_while");
+    /* the first one runs, and the others wait */
+    for (uint64_t i = rows_progress(&rows).tasks; i > 0; i--) {
+        assert_code(0, cox_schedule_next(rows.crew.c, step, rows.dataset, &call,
+                                         &futures[n++]));
+    }
+    for (size_t i = 0; i < n; i += 2) {
+        assert_code(0, cox_future_cancel(futures[i]));
+    }
+    for (size_t i = 0; i < n; i++) {
+        (void)cox_future_wait(futures[i], 10000);
+        cox_future_free(futures[i]);
+    }
+    assert_int_equal(unlink(gate), 0);
+    assert_code(COX_EEOF, rows_run(&rows, "count_lines", NULL, 0));
+    rows_assert_all(&rows, 1);
+    struct cox_dataset_progress p = rows_progress(&rows);
+    assert_true(p.failed == 0 && p.retries == 0);
+    rows_close(&rows);
+}
+
+TEST(an_error_of_another_closure_gives_tasks_back)
+{
+    struct rows rows;
+    struct cox_call call = COX_CALL_INIT;
+    rows_open(&rows, 1, NULL, NULL);
+    struct cox_function *step = crew_function(&rows.crew, "count_lines");
+    for (int i = 0; i < 5; i++) {
+        assert_code(0, cox_schedule_next(rows.crew.c, step, rows.dataset, NULL, NULL));
+    }
+    /* without a task it fails, and cancels all others */
+    assert_code(0, cox_schedule(rows.crew.c, step, &call, NULL));
+    int r = 0;
+    int n_errors = 0;
+    while (r != COX_EEOF) {
+        r = cox_schedule_next(rows.crew.c, step, rows.dataset, NULL, NULL);
+        n_errors += r == COX_ESTEP;
+        assert_true(r == 0 || r == COX_EEOF || r == COX_ESTEP);
+    }
+    assert_int_equal(n_errors, 1);
+    rows_assert_all(&rows, 1);
+    assert_int_equal(rows_progress(&rows).failed, 0);
+    rows_close(&rows);
+}
+
+/* ---- time-outs */
+
+TEST(a_task_that_hangs_is_stopped_and_tried_again)
+{
+    struct rows rows;
+    struct cox_options options = COX_OPTIONS_INIT;
+    struct cox_dataset_spec spec = rows_spec();
+    const char *gate = coxi_test_path("gate");
+    const int64_t slow = 2;
+    const struct cox_value args[] = {COX_VECTOR("gate", COX_U8, strlen(gate) + 1, gate),
+                                     COX_SCALAR("slow_place", COX_I64, &slow)};
+    struct cox_call call = COX_CALL_INIT;
+    struct cox_future *future;
+    options.max_attempts = 1;
+    spec.timeout_floor_ms = 100;
+    spec.failures_max = 10;
+    call.args = args;
+    call.n_args = 2;
+    coxi_test_write(gate, "", 0);
+    rows_open(&rows, 1, &options, &spec);
+    struct cox_function *step = crew_function(&rows.crew, "hang_while");
+    /* the first task is done, so that there is an average; the second one hangs */
+    assert_code(0, cox_schedule_next(rows.crew.c, step, rows.dataset, &call, &future));
+    assert_code(0, cox_future_wait(future, 10000));
+    cox_future_free(future);
+    assert_code(0, cox_schedule_next(rows.crew.c, step, rows.dataset, &call, &future));
+    assert_code(COX_EOVERRUN, cox_future_wait(future, 10000));
+    cox_future_free(future);
+    assert_int_equal(unlink(gate), 0);
+    assert_code(COX_EEOF, rows_run(&rows, "count_lines", NULL, 0));
+    rows_assert_all(&rows, 1);
+    assert_int_equal(rows_progress(&rows).retries, 1);
+    rows_close(&rows);
+}
+
+/* ---- workers and ps that die */
+
+struct running {
+    struct rows *rows;
+    const struct rows_arg *args;
+    size_t n_args;
+    int code;
+};
+
+static void *run(void *arg)
+{
+    struct running *running = arg;
+    running->code =
+        rows_run(running->rows, "count_lines", running->args, running->n_args);
+    return NULL;
+}
+
+struct goal {
+    struct rows *rows;
+    uint64_t done;
+};
+
+static bool is_done(void *arg)
+{
+    const struct goal *goal = arg;
+    return rows_progress(goal->rows).done >= goal->done;
+}
+
+/* Kills what `victim` names while tasks are done, `n` times. */
+static void kill_amid(const struct cox_options *options, int n,
+                      pid_t (*victim)(struct crew *crew, int index))
+{
+    struct rows rows;
+    struct cox_dataset_spec spec = rows_spec();
+    const struct rows_arg slowly = {"sleep_us", 5000};
+    struct running running = {&rows, &slowly, 1, 0};
+    pthread_t thread;
+    spec.epochs = 4;
+    rows_open(&rows, 2, options, &spec);
+    assert_int_equal(0, pthread_create(&thread, NULL, run, &running));
+    for (int i = 0; i < n; i++) {
+        struct goal goal = {&rows, (uint64_t)(i + 1) * 10};
+        coxi_test_until(is_done, &goal, "some tasks done");
+        crew_kill(victim(&rows.crew, i % 2));
+    }
+    assert_int_equal(0, pthread_join(thread, NULL));
+    assert_int_equal(running.code, COX_EEOF);
+    rows_assert_all(&rows, 4);
+    struct cox_dataset_progress p = rows_progress(&rows);
+    assert_true(p.done == 4 * p.tasks && p.failed == 0 && p.retries == 0);
+    rows_close(&rows);
+}
+
+TEST(workers_that_die_lose_no_record_and_repeat_none)
+{
+    coxi_test_expect_crashes();
+    kill_amid(NULL, 4, crew_step_process);
+}
+
+TEST(ps_that_die_lose_no_record_and_repeat_none)
+{
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.checkpoint_dir = coxi_test_path("ckpt");
+    kill_amid(&options, 3, crew_ps_process);
+}
