@@ -28,11 +28,6 @@ const char *coxi_format_name(uint32_t format)
                                                        : "unknown";
 }
 
-bool coxi_format_splits(uint32_t format)
-{
-    return format > 0 && format < LENGTH(format_names);
-}
-
 static const char *kind_name(uint32_t kind)
 {
     return kind > 0 && kind < LENGTH(kind_names) ? kind_names[kind] : "unknown";

@@ -45,9 +45,6 @@ void coxi_decoding_fini(struct coxi_decoding *decoding);
 void coxi_decoding_differ(const struct coxi_decoding *a, const struct coxi_decoding *b,
                           const struct coxi_differences *list);
 
-/* True if a file of the format may be cut into tasks at any byte. */
-bool coxi_format_splits(uint32_t format);
-
 /* "libsvm"; "unknown" if there is no such format. */
 const char *coxi_format_name(uint32_t format);
 

@@ -10,6 +10,7 @@
 #include "common/sync.h"
 #include "coordinator/base/alive.h"
 #include "coordinator/closures/closure.h"
+#include "data/formats.h"
 
 int coxi_datasets_new(struct cox_coordinator *c)
 {
@@ -200,9 +201,13 @@ int cox_dataset_create(struct cox_coordinator *c, const struct cox_dataset_spec 
     if (r != 0) {
         return r;
     }
+    const struct coxi_format *format = coxi_format_of(checked.decoding.format);
+    if (format == NULL) {
+        return coxi_error(COX_EINVAL, "data set '%s': this build does not read %s",
+                          given.name, coxi_format_name(checked.decoding.format));
+    }
     struct coxi_dataset_parts parts = {.name = given.name};
-    const struct coxi_cut cut = {checked.task_bytes,
-                                 coxi_format_splits(checked.decoding.format)};
+    const struct coxi_cut cut = {checked.task_bytes, format->splits};
     r = own_spec(&checked, &parts);
     if (r == 0) {
         r = coxi_files_find(given.files, given.n_files, &cut, &files);

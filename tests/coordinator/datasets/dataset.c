@@ -17,7 +17,7 @@ static void write_file(int i)
     size_t len = 0;
     (void)snprintf(name, sizeof(name), "rows-%d", i);
     for (int row = i; row < ROWS_N; row += ROWS_FILES) {
-        len += (size_t)snprintf(text + len, sizeof(text) - len, "%d\n", row);
+        len += (size_t)snprintf(text + len, sizeof(text) - len, "0 %d:1\n", row);
     }
     coxi_test_write(coxi_test_path(name), text, len);
 }
@@ -33,7 +33,8 @@ struct cox_dataset_spec rows_spec(void)
     spec.name = "rows";
     spec.files = &pattern;
     spec.n_files = 1;
-    spec.format = COX_TEXT;
+    spec.format = COX_LIBSVM;
+    spec.batch_size = ROWS_BATCH;
     spec.task_bytes = ROWS_TASK_BYTES;
     return spec;
 }

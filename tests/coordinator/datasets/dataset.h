@@ -1,11 +1,15 @@
-/* A crew with the test module "lines" and files of lines, each the number of a row. */
+/* A crew with the test module "lines", and files of records with a row's number each. */
 #ifndef COXI_TESTS_COORDINATOR_DATASETS_DATASET_H
 #define COXI_TESTS_COORDINATOR_DATASETS_DATASET_H
 
 #include "tests/coordinator/crew.h"
 
-/* The files have ROWS_N lines in all: rows 0 to ROWS_N - 1, each once. */
-enum { ROWS_N = 600, ROWS_FILES = 3, ROWS_TASK_BYTES = 100 };
+/* The files have ROWS_N lines in all: rows 0 to ROWS_N - 1, each once. File i has those
+ * that are i modulo ROWS_FILES. */
+enum { ROWS_N = 600, ROWS_FILES = 3, ROWS_TASK_BYTES = 100, ROWS_BATCH = 4 };
+
+/* The rows with which the second and the third task begin; the first begins with 0. */
+enum { ROWS_SECOND = 45, ROWS_THIRD = 87 };
 
 struct rows {
     struct crew crew;

@@ -73,18 +73,17 @@ TEST(a_task_that_fails_is_tried_again)
     assert_int_equal(told.epochs, 1);
 }
 
-/* How often the rows of a file's task at `place` 0 were counted, and all others. */
+/* How often the rows of the first task were counted, and all others. */
 static void assert_counts(struct rows *rows, int64_t first, int64_t others)
 {
     int64_t counts[ROWS_N];
     rows_read(rows, counts);
-    /* file 0 has rows 0, 3, 6 ... in this order; its first task has row 0, and its last
-     * one the last of them */
     assert_int_equal(counts[0], first);
     assert_int_equal(counts[3], first);
     for (int row = 0; row < ROWS_N; row++) {
-        assert_true(counts[row] == others ||
-                    (row % ROWS_FILES == 0 && row < 200 && counts[row] == first));
+        assert_true(
+            counts[row] == others ||
+            (row % ROWS_FILES == 0 && row < ROWS_SECOND && counts[row] == first));
     }
     assert_int_equal(counts[ROWS_N - 1], others);
 }
@@ -93,13 +92,13 @@ static void assert_counts(struct rows *rows, int64_t first, int64_t others)
 static void assert_tells(const char *text)
 {
     assert_non_null(strstr(text, "rows-0:0: "));
-    assert_non_null(strstr(text, "place 0"));
+    assert_non_null(strstr(text, "row 0"));
 }
 
 /* In the first of two epochs its first task always fails. */
 static void assert_gives_up(struct rows *rows)
 {
-    const struct rows_arg args[] = {{"fail_place", 1}, {"fail_epochs", 1}};
+    const struct rows_arg args[] = {{"fail_row", 1}, {"fail_epochs", 1}};
     assert_code(COX_ESTEP, rows_run(rows, "count_lines", args, 2));
     assert_error_names("1 failed and 0 were skipped");
     assert_tells(coxi_test_error());
@@ -133,7 +132,7 @@ TEST(an_epoch_with_a_failed_task_ends_and_tells)
     struct cox_dataset_spec spec = rows_spec();
     struct cox_call call = COX_CALL_INIT;
     const int64_t one = 1;
-    const struct cox_value args[] = {COX_SCALAR("fail_place", COX_I64, &one),
+    const struct cox_value args[] = {COX_SCALAR("fail_row", COX_I64, &one),
                                      COX_SCALAR("fail_epochs", COX_I64, &one)};
     spec.epochs = 2;
     spec.failures_max = 1;
@@ -154,7 +153,7 @@ TEST(a_task_of_which_a_part_is_applied_is_never_given_out_again)
 {
     struct rows rows;
     struct cox_dataset_spec spec = rows_spec();
-    const struct rows_arg args[] = {{"fail_place", 1}, {"flush", 1}};
+    const struct rows_arg args[] = {{"fail_row", 1}, {"flush", 1}};
     spec.failures_max = 1000;
     rows_open(&rows, 1, NULL, &spec);
     assert_code(COX_EPARTIAL, rows_run(&rows, "count_lines", args, 2));
@@ -173,15 +172,15 @@ TEST(a_cancelled_task_is_given_out_again)
     struct cox_future *futures[ROWS_N];
     size_t n = 0;
     const char *gate = coxi_test_path("gate");
-    const int64_t slow = 1;
+    const int64_t slow = 1; /* row 0 */
     const struct cox_value args[] = {COX_VECTOR("gate", COX_U8, strlen(gate) + 1, gate),
-                                     COX_SCALAR("slow_place", COX_I64, &slow)};
+                                     COX_SCALAR("slow_row", COX_I64, &slow)};
     struct cox_call call = COX_CALL_INIT;
     call.args = args;
     call.n_args = 2;
     coxi_test_write(gate, "", 0);
     rows_open(&rows, 1, NULL, NULL);
-    struct cox_function *step = crew_function(&rows.crew, "hang_while");
+    struct cox_function *step = crew_function(&rows.crew, "count_lines");
     /* the first one runs, and the others wait */
     for (uint64_t i = rows_progress(&rows).tasks; i > 0; i--) {
         assert_code(0, cox_schedule_next(rows.crew.c, step, rows.dataset, &call,
@@ -234,9 +233,9 @@ TEST(a_task_that_hangs_is_stopped_and_tried_again)
     struct cox_options options = COX_OPTIONS_INIT;
     struct cox_dataset_spec spec = rows_spec();
     const char *gate = coxi_test_path("gate");
-    const int64_t slow = 2;
+    const int64_t slow = ROWS_SECOND + 1;
     const struct cox_value args[] = {COX_VECTOR("gate", COX_U8, strlen(gate) + 1, gate),
-                                     COX_SCALAR("slow_place", COX_I64, &slow)};
+                                     COX_SCALAR("slow_row", COX_I64, &slow)};
     struct cox_call call = COX_CALL_INIT;
     struct cox_future *future;
     options.max_attempts = 1;
@@ -246,7 +245,7 @@ TEST(a_task_that_hangs_is_stopped_and_tried_again)
     call.n_args = 2;
     coxi_test_write(gate, "", 0);
     rows_open(&rows, 1, &options, &spec);
-    struct cox_function *step = crew_function(&rows.crew, "hang_while");
+    struct cox_function *step = crew_function(&rows.crew, "count_lines");
     /* the first task is done, so that there is an average; the second one hangs */
     assert_code(0, cox_schedule_next(rows.crew.c, step, rows.dataset, &call, &future));
     assert_code(0, cox_future_wait(future, 10000));
@@ -311,6 +310,7 @@ static void kill_amid(const struct cox_options *options, int n,
     rows_assert_all(&rows, 4);
     struct cox_dataset_progress p = rows_progress(&rows);
     assert_true(p.done == 4 * p.tasks && p.failed == 0 && p.retries == 0);
+    assert_int_equal(p.records, 4 * ROWS_N);
     rows_close(&rows);
 }
 
@@ -325,4 +325,79 @@ TEST(ps_that_die_lose_no_record_and_repeat_none)
     struct cox_options options = COX_OPTIONS_INIT;
     options.checkpoint_dir = coxi_test_path("ckpt");
     kill_amid(&options, 3, crew_ps_process);
+}
+
+/* ---- files that are damaged, or change */
+
+/* Writes a file of lines, of which the second one is malformed, and opens a data set of
+ * it: one task. */
+static void open_damaged(struct rows *rows, uint32_t on_bad_record)
+{
+    static const char text[] = "0 1:1\n0 x:1\n0 2:1\n";
+    static const char *path;
+    struct cox_dataset_spec spec = rows_spec();
+    path = coxi_test_path("damaged");
+    coxi_test_write(path, text, sizeof(text) - 1);
+    spec.files = &path;
+    spec.on_bad_record = on_bad_record;
+    rows_open(rows, 1, NULL, &spec);
+}
+
+static void assert_rows(struct rows *rows, int64_t first, int64_t second)
+{
+    int64_t counts[ROWS_N];
+    rows_read(rows, counts);
+    assert_int_equal(counts[1], first);
+    assert_int_equal(counts[2], second);
+}
+
+TEST(a_damaged_record_fails_its_task)
+{
+    struct rows rows;
+    open_damaged(&rows, COX_BAD_FAIL);
+    assert_code(COX_EFORMAT, rows_run(&rows, "count_lines", NULL, 0));
+    assert_error_names("/damaged:6: ");
+    struct cox_dataset_progress p = rows_progress(&rows);
+    assert_true(p.failed == 1 && p.retries == 2 && p.done == 0 && p.records == 0);
+    assert_non_null(strstr(p.first_failure, "/damaged:6: "));
+    assert_rows(&rows, 0, 0);
+    rows_close(&rows);
+}
+
+TEST(a_damaged_record_is_left_out_and_counted)
+{
+    struct rows rows;
+    open_damaged(&rows, COX_BAD_SKIP_RECORD);
+    assert_code(COX_EEOF, rows_run(&rows, "count_lines", NULL, 0));
+    struct cox_dataset_progress p = rows_progress(&rows);
+    assert_true(p.bad_records == 1 && p.records == 2 && p.done == 1 && p.failed == 0);
+    assert_non_null(strstr(p.first_failure, "/damaged:6: "));
+    assert_rows(&rows, 1, 1);
+    rows_close(&rows);
+}
+
+TEST(a_damaged_record_skips_its_task)
+{
+    struct rows rows;
+    open_damaged(&rows, COX_BAD_SKIP_TASK);
+    assert_code(COX_EFORMAT, rows_run(&rows, "count_lines", NULL, 0));
+    assert_error_names("0 failed and 1 was skipped");
+    struct cox_dataset_progress p = rows_progress(&rows);
+    assert_true(p.skipped == 1 && p.failed == 0 && p.retries == 0 && p.records == 0);
+    assert_rows(&rows, 0, 0);
+    rows_close(&rows);
+}
+
+TEST(a_file_that_changes_under_way_is_noticed)
+{
+    struct rows rows;
+    rows_open(&rows, 1, NULL, NULL);
+    coxi_test_write(coxi_test_path("rows-2"), "0 1:1\n", 6);
+    assert_code(COX_ECONFLICT, rows_run(&rows, "count_lines", NULL, 0));
+    assert_error_names("rows-2");
+    struct cox_dataset_progress p = rows_progress(&rows);
+    assert_int_equal(p.failed, 16); /* all tasks of that file */
+    assert_int_equal(p.done, p.tasks - 16);
+    assert_rows(&rows, 1, 0);
+    rows_close(&rows);
 }

@@ -63,6 +63,7 @@ static void assert_goes_on(uint32_t shuffle)
     rows_assert_all(&rows, EPOCHS);
     struct cox_dataset_progress p = rows_progress(&rows);
     assert_int_equal(p.done, EPOCHS * tasks);
+    assert_int_equal(p.records, EPOCHS * ROWS_N);
     assert_int_equal(p.bytes, EPOCHS * p.bytes_total);
     rows_close(&rows);
 }
@@ -80,8 +81,8 @@ TEST(a_client_goes_on_in_a_shuffled_order)
 /* Schedules `n` tasks, one after the other; the one at place 2 fails. */
 static void schedule_three(struct rows *rows, int n)
 {
-    const int64_t place = 3;
-    const struct cox_value arg = COX_SCALAR("fail_place", COX_I64, &place);
+    const int64_t row = ROWS_THIRD + 1;
+    const struct cox_value arg = COX_SCALAR("fail_row", COX_I64, &row);
     struct cox_function *step = crew_function(&rows->crew, "count_lines");
     struct cox_call call = COX_CALL_INIT;
     call.args = &arg;
@@ -193,6 +194,7 @@ TEST(clients_that_are_killed_lose_no_record_and_repeat_none)
     rows_assert_all(&rows, EPOCHS);
     struct cox_dataset_progress p = rows_progress(&rows);
     assert_int_equal(p.done, EPOCHS * p.tasks);
+    assert_int_equal(p.records, EPOCHS * ROWS_N);
     rows_close(&rows);
 }
 
@@ -237,8 +239,8 @@ TEST(another_spec_than_the_checkpoints_is_a_conflict)
     spec.seed = 9;
     assert_conflict(&crew, &spec, "seed is 9, not 0");
     spec = spec_of(0);
-    spec.format = COX_LIBSVM;
-    assert_conflict(&crew, &spec, "format is libsvm, not text");
+    spec.format = COX_LIBFFM;
+    assert_conflict(&crew, &spec, "format is libffm, not libsvm");
     spec = spec_of(0);
     spec.epochs--;
     assert_conflict(&crew, &spec, "epochs");
@@ -268,7 +270,7 @@ TEST(files_that_have_changed_since_the_checkpoint_are_a_conflict)
     const struct timespec times[2] = {was.st_atim, was.st_mtim};
     crew_open(&crew, 2, 1, "lines", &options);
     coxi_test_write(path, text, len - 1);
-    assert_conflict(&crew, &spec, "rows-1 has changed: 763 bytes, not 764");
+    assert_conflict(&crew, &spec, "rows-1 has changed: 1563 bytes, not 1564");
     text[0] ^= 1;
     coxi_test_write(path, text, len);
     assert_conflict(&crew, &spec, "rows-1 has changed: it begins differently");
