@@ -22,8 +22,8 @@ struct bench {
     uint32_t workers; /* case scale: number of workers */
     uint32_t ps;
     uint64_t rows; /* case table: rows with which its memory is measured */
-    /* cases checkpoint, recover: about how large a ps's snapshot is; 0: the case
-     * decides */
+    /* cases checkpoint, recover, data: about how large a ps's snapshot, or a file, is;
+     * 0: the case decides */
     uint64_t bytes;
     char self[4096]; /* this program */
     char dir[64];    /* for files; removed at the end */
@@ -113,6 +113,7 @@ void bench_table(struct bench *bench);
 void bench_variables(struct bench *bench);
 void bench_fanout(struct bench *bench);
 void bench_soak(struct bench *bench);
+void bench_data(struct bench *bench);
 void bench_serve_link(const char *url);
 void bench_serve_raw(bool tcp);
 

@@ -35,6 +35,7 @@ static const struct {
     {"scale", bench_scale},       {"checkpoint", bench_checkpoint},
     {"recover", bench_recover},   {"variables", bench_variables},
     {"fanout", bench_fanout},     {"soak", bench_soak},
+    {"data", bench_data},
 };
 
 enum { N_CASES = sizeof(cases) / sizeof(*cases) };
@@ -65,7 +66,7 @@ static const struct coxi_option options[] = {
      .type = COXI_OPTION_STRING,
      .offset = offsetof(struct config, only),
      .help = "take only the measurements with this name (cases pull, push, table, "
-             "schedule, train, checkpoint and fanout)"},
+             "schedule, train, checkpoint, fanout and data)"},
     {.name = "seconds",
      .type = COXI_OPTION_REAL,
      .offset = offsetof(struct config, seconds),
@@ -110,7 +111,7 @@ static const struct coxi_option options[] = {
      .fallback = "0",
      .help =
          "size of a ps's snapshots, which are files in TMPDIR; 0: 4e9 (checkpoint), "
-         "1e9 (recover)"},
+         "1e9 (recover); of the files of case data: 256e6"},
     {.name = "serve",
      .type = COXI_OPTION_STRING,
      .offset = offsetof(struct config, serve),
@@ -127,7 +128,7 @@ static const struct coxi_program program = {
         "(closures),\ntrain (the click model), recovery (workers that die), footprint "
         "(idle processes,\nmemory), scale (many workers), checkpoint (snapshots), "
         "recover (a ps that\ndies), variables (very many), fanout (steps on many "
-        "ps), soak (a storm of\nstrangers at every port).\n"
+        "ps), soak (a storm of\nstrangers at every port), data (files of records).\n"
         "Each measurement has a baseline, measured in turn with it, or a bound.",
     .prefix = "COX_BENCH",
     .mixed = true,

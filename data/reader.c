@@ -8,7 +8,11 @@
  * Only the thread touches blocks: it clears a slot, and so releases its blocks, when it
  * fills the slot again.
  *
- * Cost: a lock and at most one wake-up for each batch.
+ * Waking a thread costs as much as decoding tens of KiB. So small batches are handed over
+ * several at a time: the user's thread is woken when AT_ONCE_BYTES wait for it, or after
+ * a millisecond; the reader's when half of what it may read ahead was taken.
+ *
+ * Cost: a lock for each batch, and a wake-up for each AT_ONCE_BYTES.
  */
 #include "data/reader.h"
 
@@ -22,7 +26,15 @@
 #include "coxswain/dataset.h"
 #include "data/formats.h"
 
-enum { BATCH_SIZE = 256, PREFETCH = 2, PREFETCH_MAX = 1024 };
+enum {
+    BATCH_SIZE = 256,
+    PREFETCH = 2,
+    PREFETCH_MAX = 1024,
+    SLOTS_LEAST = 32, /* for small batches */
+    AHEAD_BYTES = 512 << 10,
+    AT_ONCE_BYTES = 256 << 10,
+    AT_ONCE_MS = 1,
+};
 
 /* Records that are mixed, and how far they were handed out. */
 struct mix {
@@ -39,6 +51,7 @@ struct coxi_reader {
     const struct coxi_format *format;
     struct coxi_source source;
     size_t batch_size;
+    size_t prefetch;
     size_t n_slots;
     struct coxi_rows *slots;
     uint64_t records; /* handed out; the user's */
@@ -53,11 +66,15 @@ struct coxi_reader {
 
     pthread_t thread;
     atomic_bool closing;
-    struct coxi_mutex lock; /* leaf */
-    pthread_cond_t changed;
+    struct coxi_mutex lock;             /* leaf */
+    pthread_cond_t may_fill;            /* the thread waits for it */
+    pthread_cond_t may_take;            /* the user waits for it */
+    bool fills COXI_GUARDED_BY(lock);   /* otherwise the thread waits */
+    bool hurries COXI_GUARDED_BY(lock); /* the user takes what there is */
     uint64_t filled COXI_GUARDED_BY(lock);
     uint64_t taken COXI_GUARDED_BY(lock);
-    int end COXI_GUARDED_BY(lock); /* not 0: no more slots are filled, and why */
+    size_t bytes COXI_GUARDED_BY(lock); /* of slots that wait for the user */
+    int end COXI_GUARDED_BY(lock);      /* not 0: no more slots are filled, and why */
     struct coxi_reader_counts counts COXI_GUARDED_BY(lock); /* all but `records` */
     char text[COXI_ERROR_TEXT_MAX] COXI_GUARDED_BY(lock);   /* of `end` */
 };
@@ -152,24 +169,52 @@ static uint64_t bytes_read(const struct coxi_reader *reader)
     return at > reader->task->begin ? at - reader->task->begin : 0;
 }
 
+/* The thread goes on until a slot less than all is filled, or enough is ahead. */
+static bool is_far_ahead(const struct coxi_reader *reader) COXI_REQUIRES(reader->lock)
+{
+    uint64_t ready = reader->filled - reader->taken;
+    return ready + 2 > reader->n_slots ||
+           (ready >= reader->prefetch && reader->bytes >= AHEAD_BYTES);
+}
+
+/* It begins again when half of that was taken. */
+static bool is_behind(const struct coxi_reader *reader) COXI_REQUIRES(reader->lock)
+{
+    uint64_t ready = reader->filled - reader->taken;
+    return ready <= reader->prefetch / 2 ||
+           (ready <= reader->n_slots / 2 && reader->bytes <= AHEAD_BYTES / 2);
+}
+
 /* Waits for a free slot; false: the reader is being closed. */
 static bool await_slot(struct coxi_reader *reader)
 {
     coxi_lock(&reader->lock);
+    reader->fills = !is_far_ahead(reader);
     /* The user takes slots or closes the reader. */
-    while (!atomic_load(&reader->closing) &&
-           reader->filled - reader->taken + 1 >= reader->n_slots) {
-        coxi_wait_for_work(&reader->changed, &reader->lock);
+    while (!atomic_load(&reader->closing) && !reader->fills) {
+        coxi_wait_for_work(&reader->may_fill, &reader->lock);
+        reader->fills = is_behind(reader);
     }
     coxi_unlock(&reader->lock);
     return !atomic_load(&reader->closing);
 }
 
-/* Tells the user of a filled slot (unless `n` is 0), and of the end (unless `r` is 0). */
-static void publish(struct coxi_reader *reader, size_t n, int r)
+/* True: the user need not wait any longer. */
+static bool is_enough(const struct coxi_reader *reader) COXI_REQUIRES(reader->lock)
+{
+    uint64_t ready = reader->filled - reader->taken;
+    return reader->end != 0 ||
+           (ready > 0 && (reader->hurries || reader->bytes >= AT_ONCE_BYTES ||
+                          is_far_ahead(reader)));
+}
+
+/* Tells the user of a filled slot (unless it is empty), and of the end (unless `r` is
+ * 0). */
+static void publish(struct coxi_reader *reader, const struct coxi_rows *rows, int r)
 {
     coxi_lock(&reader->lock);
-    reader->filled += n > 0;
+    reader->filled += rows->n > 0;
+    reader->bytes += coxi_rows_bytes(rows);
     reader->counts = reader->bad.counts;
     reader->counts.bytes = bytes_read(reader);
     reader->end = r;
@@ -178,8 +223,11 @@ static void publish(struct coxi_reader *reader, size_t n, int r)
                        r == COX_EEOF ? "the task has no more records"
                                      : coxi_error_text());
     }
-    (void)pthread_cond_signal(&reader->changed);
+    bool enough = is_enough(reader);
     coxi_unlock(&reader->lock);
+    if (enough) {
+        (void)pthread_cond_signal(&reader->may_take);
+    }
 }
 
 static void *run(void *arg)
@@ -187,13 +235,13 @@ static void *run(void *arg)
     struct coxi_reader *reader = arg;
     int r = begin(reader);
     if (r != 0) {
-        publish(reader, 0, r);
+        publish(reader, &reader->slots[0], r);
         return NULL;
     }
     for (uint64_t i = 0; r == 0 && await_slot(reader); i++) {
         struct coxi_rows *rows = &reader->slots[i % reader->n_slots];
         r = fill(reader, rows);
-        publish(reader, rows->n, r);
+        publish(reader, rows, r);
     }
     return NULL;
 }
@@ -205,7 +253,8 @@ static int make_slots(struct coxi_reader *reader)
     const struct coxi_task *task = reader->task;
     uint32_t ahead = task->prefetch > 0 ? task->prefetch : PREFETCH;
     struct coxi_rows_shape shape = reader->format->shape(&task->decoding);
-    size_t n = (ahead < PREFETCH_MAX ? ahead : PREFETCH_MAX) + 2;
+    reader->prefetch = ahead < PREFETCH_MAX ? ahead : PREFETCH_MAX;
+    size_t n = reader->prefetch + 2 > SLOTS_LEAST ? reader->prefetch + 2 : SLOTS_LEAST;
     reader->slots = calloc(n, sizeof(*reader->slots));
     if (reader->slots == NULL) {
         return coxi_error_memory("a reader");
@@ -233,7 +282,8 @@ static void reader_free(struct coxi_reader *reader)
     coxi_block_pool_fini(&reader->pool);
     coxi_source_close(&reader->source);
     coxi_mutex_fini(&reader->lock);
-    (void)pthread_cond_destroy(&reader->changed);
+    (void)pthread_cond_destroy(&reader->may_fill);
+    (void)pthread_cond_destroy(&reader->may_take);
     free(reader->mix.order);
     free(reader->slots);
     free(reader);
@@ -282,7 +332,8 @@ int coxi_reader_open(const struct coxi_task *task, struct coxi_source *source,
                                           .end = task->end,
                                           .bad = &reader->bad};
     coxi_mutex_init(&reader->lock);
-    coxi_cond_init(&reader->changed);
+    coxi_cond_init(&reader->may_fill);
+    coxi_cond_init(&reader->may_take);
     int r = start(reader);
     if (r != 0) {
         reader_free(reader);
@@ -292,20 +343,50 @@ int coxi_reader_open(const struct coxi_task *task, struct coxi_source *source,
     return 0;
 }
 
+/* Waits for a slot or the end. The thread fills slots or ends, because sources answer in
+ * bounded time. */
+static void await_batch(struct coxi_reader *reader) COXI_REQUIRES(reader->lock)
+{
+    if (reader->taken < reader->filled) {
+        return;
+    }
+    struct timespec until = coxi_deadline(AT_ONCE_MS);
+    bool patient = true;
+    reader->hurries = false;
+    while (!is_enough(reader)) {
+        if (patient) {
+            patient = coxi_wait_until(&reader->may_take, &reader->lock, &until);
+            reader->hurries = !patient;
+        } else {
+            coxi_wait_for_end(&reader->may_take, &reader->lock);
+        }
+    }
+}
+
+/* The next slot, or NULL. */
+static const struct coxi_rows *take(struct coxi_reader *reader)
+    COXI_REQUIRES(reader->lock)
+{
+    if (reader->taken == reader->filled) {
+        return NULL;
+    }
+    const struct coxi_rows *rows = &reader->slots[reader->taken % reader->n_slots];
+    reader->taken++;
+    reader->bytes -= coxi_rows_bytes(rows);
+    if (!reader->fills && is_behind(reader)) {
+        reader->fills = true;
+        (void)pthread_cond_signal(&reader->may_fill);
+    }
+    return rows;
+}
+
 int coxi_reader_next(struct coxi_reader *reader, struct cox_batch *ret)
 {
     int end = 0;
-    const struct coxi_rows *rows = NULL;
     coxi_lock(&reader->lock);
-    /* The thread fills a slot or ends, because sources answer in bounded time. */
-    while (reader->taken == reader->filled && reader->end == 0) {
-        coxi_wait_for_end(&reader->changed, &reader->lock);
-    }
-    if (reader->taken < reader->filled) {
-        rows = &reader->slots[reader->taken % reader->n_slots];
-        reader->taken++;
-        (void)pthread_cond_signal(&reader->changed);
-    } else {
+    await_batch(reader);
+    const struct coxi_rows *rows = take(reader);
+    if (rows == NULL) {
         end = coxi_error(reader->end, "%s", reader->text);
     }
     coxi_unlock(&reader->lock);
@@ -333,7 +414,7 @@ void coxi_reader_close(struct coxi_reader *reader)
     }
     coxi_lock(&reader->lock);
     atomic_store(&reader->closing, true);
-    (void)pthread_cond_signal(&reader->changed);
+    (void)pthread_cond_signal(&reader->may_fill);
     coxi_unlock(&reader->lock);
     (void)pthread_join(reader->thread, NULL);
     reader_free(reader);

@@ -1,7 +1,8 @@
 /*
  * A reader: the batches of one task. A thread of its own reads and decodes ahead of its
- * user. Memory: prefetch + 2 batches, and if records are mixed also shuffle_window
- * records; plus the blocks of the file that these point into.
+ * user. Memory: prefetch + 2 batches, or more if together they have less than 512 KiB;
+ * if records are mixed also shuffle_window records; and the blocks of the file that
+ * these point into.
  *
  * The order of records depends on the task alone. If shuffle_window is W, the task's
  * first W records are mixed by its seed and handed out, then the next W.

@@ -24,6 +24,7 @@ void coxi_rows_clear(struct coxi_rows *rows)
     rows->copied = 0;
     rows->n = 0;
     rows->n_features = 0;
+    rows->n_bytes = 0;
 }
 
 void coxi_rows_fini(struct coxi_rows *rows)
@@ -197,6 +198,13 @@ int coxi_rows_gather(struct coxi_rows *to, const struct coxi_rows *from,
         r = copy_record(to, from, numbers[i]);
     }
     return r;
+}
+
+size_t coxi_rows_bytes(const struct coxi_rows *rows)
+{
+    size_t feature = sizeof(uint64_t) + sizeof(float) + sizeof(uint32_t);
+    size_t record = 4 * sizeof(uint64_t) + rows->shape.n_dense * sizeof(float);
+    return rows->n * record + rows->n_features * feature + rows->n_bytes;
 }
 
 void coxi_rows_batch(const struct coxi_rows *rows, struct cox_batch *ret)

@@ -32,6 +32,7 @@ struct coxi_rows_shape {
 struct coxi_rows {
     size_t n;          /* whole records */
     size_t n_features; /* of whole records */
+    size_t n_bytes;    /* that `bytes` point to */
     size_t capacity;
     size_t feature_capacity;
     struct coxi_rows_shape shape;
@@ -80,6 +81,9 @@ static inline void coxi_rows_commit(struct coxi_rows *rows, uint64_t offset,
 {
     rows->offsets[rows->n] = offset;
     rows->n_features += features;
+    if (rows->bytes != NULL) {
+        rows->n_bytes += rows->bytes[rows->n].len;
+    }
     rows->n++;
     if (rows->begin != NULL) {
         rows->begin[rows->n] = rows->n_features;
@@ -92,6 +96,9 @@ int coxi_rows_hold(struct coxi_rows *rows, struct coxi_block *block);
 /* Memory for `len` bytes of a record, which stays until the rows are cleared. NULL:
  * there is none. */
 uint8_t *coxi_rows_copy_room(struct coxi_rows *rows, size_t len);
+
+/* About how many bytes the records take. */
+size_t coxi_rows_bytes(const struct coxi_rows *rows);
 
 /* Appends the records with these numbers, in this order. Both have the same shape and
  * pool. COX_ENOMEM. */

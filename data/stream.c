@@ -105,7 +105,7 @@ static int read_on(struct coxi_stream *stream)
     size_t piece = piece_of(stream);
     size_t got = 0;
     int r;
-    room = room < piece ? room : piece;
+    room = room < 2 * piece ? room : piece;
     if (stream->inflater != NULL) {
         r = coxi_inflater_read(stream->inflater, stream->source, &stream->next, to,
                                room, &got);
@@ -138,11 +138,11 @@ int coxi_stream_cancelled(const struct coxi_stream *stream)
                : 0;
 }
 
-static bool is_full(const struct coxi_stream *stream)
+/* Bytes that others hold are not moved; to append to them does no harm. */
+static bool has_room(const struct coxi_stream *stream, size_t len)
 {
     const struct coxi_block *block = stream->block;
-    return block == NULL || block->refs > 1 ||
-           stream->end == block->data + block->capacity;
+    return block != NULL && (size_t)(block->data + block->capacity - stream->at) >= len;
 }
 
 int coxi_stream_need_more(struct coxi_stream *stream, size_t len)
@@ -156,9 +156,7 @@ int coxi_stream_need_more(struct coxi_stream *stream, size_t len)
     while (r == 0 && !stream->ended && (size_t)(stream->end - stream->at) < len) {
         size_t room = room_for(stream, len);
         r = coxi_stream_cancelled(stream);
-        if (r == 0 &&
-            (is_full(stream) ||
-             stream->at + room > stream->block->data + stream->block->capacity)) {
+        if (r == 0 && !has_room(stream, room)) {
             r = make_room(stream, room);
         }
         r = r == 0 ? read_on(stream) : r;
@@ -168,8 +166,5 @@ int coxi_stream_need_more(struct coxi_stream *stream, size_t len)
 
 int coxi_stream_reserve(struct coxi_stream *stream, size_t len)
 {
-    const struct coxi_block *block = stream->block;
-    bool fits = block != NULL && block->refs == 1 &&
-                (size_t)(block->data + block->capacity - stream->at) >= len;
-    return fits ? 0 : make_room(stream, len);
+    return has_room(stream, len) ? 0 : make_room(stream, len);
 }

@@ -109,6 +109,27 @@ TEST(seeds_of_backlogs)
     free(text);
 }
 
+/* Files of records, as tests/fuzz/data.h takes them. */
+TEST(seeds_of_records)
+{
+    static const char *const lines[] = {
+        "1 7:0.5 3:-2.0 18446744073709551615:1e3 # a comment\n-1\n\n0.25\t0:1 \r\n",
+        "1 0:7:0.5 4294967295:3:-2\n0 1:2:3\n",
+    };
+    static const uint8_t chunk[] = "\4\3\2\1\x83\x7e\x47\x59\0\0\0\0\x13\0\0\0\2\0\0\0"
+                                   "\5\0\0\0Hello\6\0\0\0World!";
+    uint8_t input[256] = {0};
+    for (uint8_t i = 0; i < 2; i++) {
+        input[0] = i;
+        memcpy(input + 4, lines[i], strlen(lines[i]));
+        put("data_libsvm", i == 0 ? "libsvm" : "libffm", input, 4 + strlen(lines[i]));
+    }
+    input[0] = 0;
+    memcpy(input + 4, chunk, sizeof(chunk) - 1);
+    memcpy(input + 4 + sizeof(chunk) - 1, chunk, sizeof(chunk) - 1);
+    put("data_recordio", "two", input, 4 + 2 * (sizeof(chunk) - 1));
+}
+
 TEST(seeds_of_texts)
 {
     static const char *const texts[] = {

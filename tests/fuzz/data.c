@@ -1,0 +1,135 @@
+/* See data.h. */
+#include "tests/fuzz/data.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/crc.h"
+#include "coxswain/dataset.h"
+#include "data/reader.h"
+#include "tests/fuzz/fuzz.h"
+
+/* ---- a file in memory */
+
+struct memory {
+    const uint8_t *data;
+    size_t len;
+};
+
+static int memory_read(void *self, uint64_t offset, void *to, size_t len,
+                       size_t *ret_len)
+{
+    const struct memory *memory = self;
+    size_t left = offset < memory->len ? memory->len - (size_t)offset : 0;
+    *ret_len = len < left ? len : left;
+    if (*ret_len > 0) {
+        memcpy(to, memory->data + offset, *ret_len);
+    }
+    return 0;
+}
+
+static int memory_stat(void *self, struct coxi_file_mark *ret)
+{
+    const struct memory *memory = self;
+    ret->bytes = memory->len;
+    return 0;
+}
+
+static void memory_close(void *self)
+{
+    (void)self;
+}
+
+static const struct coxi_source_kind kind = {memory_read, memory_stat, memory_close, 0};
+
+/* ---- what was read */
+
+struct seen {
+    uint64_t n;
+    uint32_t crc; /* of the records, in their order */
+    int code;
+};
+
+static void see_array(struct seen *seen, const void *array, size_t bytes)
+{
+    if (array != NULL && bytes > 0) {
+        seen->crc = coxi_crc32(seen->crc, array, bytes);
+    }
+}
+
+static void see(struct seen *seen, const struct cox_batch *b, size_t r)
+{
+    size_t first = b->begin != NULL ? b->begin[r] : 0;
+    size_t n = b->begin != NULL ? b->begin[r + 1] - first : 0;
+    seen->n++;
+    see_array(seen, b->labels != NULL ? b->labels + r : NULL, sizeof(*b->labels));
+    see_array(seen, b->keys != NULL ? b->keys + first : NULL, n * sizeof(*b->keys));
+    see_array(seen, b->values != NULL ? b->values + first : NULL,
+              n * sizeof(*b->values));
+    see_array(seen, b->fields != NULL ? b->fields + first : NULL,
+              n * sizeof(*b->fields));
+    if (b->bytes != NULL) {
+        see_array(seen, &b->bytes[r].len, sizeof(b->bytes[r].len));
+        see_array(seen, b->bytes[r].data, b->bytes[r].len);
+    }
+}
+
+static void read_task(const struct coxi_task *task, struct memory *memory,
+                      struct seen *seen)
+{
+    struct coxi_source source;
+    struct coxi_reader *reader = NULL;
+    struct cox_batch batch = COX_BATCH_INIT;
+    seen->code = coxi_source_init(&kind, memory, task->file, &source);
+    if (seen->code == 0) {
+        seen->code = coxi_reader_open(task, &source, &reader);
+    }
+    while (seen->code == 0 && (seen->code = coxi_reader_next(reader, &batch)) == 0) {
+        if (batch.n == 0 || batch.n > task->batch_size) {
+            fuzz_fail("a batch has a wrong number of records");
+        }
+        for (size_t r = 0; r < batch.n; r++) {
+            see(seen, &batch, r);
+        }
+    }
+    coxi_reader_close(reader);
+}
+
+static void compare_cut(struct coxi_task *task, struct memory *memory,
+                        const struct seen *whole, uint64_t cut, bool splits)
+{
+    struct seen parts = {0};
+    task->end = cut;
+    read_task(task, memory, &parts);
+    if (parts.code == COX_EEOF) {
+        task->begin = cut;
+        task->end = UINT64_MAX;
+        read_task(task, memory, &parts);
+    }
+    if (splits && parts.code != COX_EEOF) {
+        fuzz_fail("a task of a file that is well-formed is an error");
+    }
+    if (parts.code == COX_EEOF && (parts.n != whole->n || parts.crc != whole->crc)) {
+        fuzz_fail("the tasks of a file have other records than the file");
+    }
+}
+
+void fuzz_data_read(const struct fuzz_data_head *head, uint32_t format, bool splits,
+                    const uint8_t *data, size_t len)
+{
+    struct memory memory = {data, len};
+    struct seen whole = {0};
+    bool gzip = (head->options & FUZZ_GZIP) != 0;
+    bool skip = (head->options & FUZZ_SKIP) != 0;
+    bool mix = (head->options & FUZZ_MIX) != 0;
+    struct coxi_task task = {.file = gzip ? "memory.gz" : "memory",
+                             .end = UINT64_MAX,
+                             .batch_size = 7,
+                             .shuffle_window = mix ? 5 : 0,
+                             .decoding = {.format = format}};
+    task.decoding.on_bad_record = skip ? COX_BAD_SKIP_RECORD : COX_BAD_FAIL;
+    read_task(&task, &memory, &whole);
+    if (whole.code == COX_EEOF && !gzip && !mix && !skip && head->cut > 0) {
+        compare_cut(&task, &memory, &whole, head->cut, splits);
+    }
+}
