@@ -20,6 +20,8 @@ static const char *const kind_names[] = {
     [COX_COLUMN_BYTES] = "bytes",
 };
 
+enum { NUMBER_DIGITS = 6 }; /* of a field's number in csv without a header */
+
 #define LENGTH(array) (sizeof(array) / sizeof(*(array)))
 
 const char *coxi_format_name(uint32_t format)
@@ -83,6 +85,13 @@ static bool is_single(uint32_t kind)
            kind == COX_COLUMN_BYTES;
 }
 
+/* True if a name is the number of a field. */
+static bool is_number(const char *name)
+{
+    size_t len = strlen(name);
+    return len <= NUMBER_DIGITS && strspn(name, "0123456789") == len;
+}
+
 static int check_columns(const struct coxi_decoding *d)
 {
     size_t counts[LENGTH(kind_names)] = {0};
@@ -95,6 +104,12 @@ static int check_columns(const struct coxi_decoding *d)
                               "column %u has a name of 0 or of more than "
                               "%d bytes",
                               i, COXI_COLUMN_NAME_MAX);
+        }
+        if (d->format == COX_CSV && d->header == 0 && !is_number(column->name)) {
+            return coxi_error(COX_EINVAL,
+                              "column '%s': without a header, columns of csv are named "
+                              "by their numbers, from 0",
+                              column->name);
         }
         int r = check_column(d, column);
         if (r != 0) {
@@ -133,7 +148,7 @@ static int check_options(const struct coxi_decoding *d)
     }
     bool has_separator = d->separator != '\0';
     if (has_separator != (d->format == COX_CSV) ||
-        (has_separator && strchr("\"\r\n", d->separator) != NULL)) {
+        (has_separator && strchr("\"\r\n0123456789+-.eE", d->separator) != NULL)) {
         return coxi_error(COX_EINVAL, "separator is '%c' (%d), for format %s",
                           has_separator ? d->separator : ' ', d->separator, format);
     }

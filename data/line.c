@@ -21,13 +21,10 @@ int coxi_line_sync(struct coxi_parser *parser)
     return COX_EEOF;
 }
 
-int coxi_line_read(struct coxi_parser *parser, struct coxi_line *ret)
+/* Takes the line at the stream's place, whose first `seen` bytes have no newline that
+ * ends it. */
+static int read_from(struct coxi_stream *stream, size_t seen, struct coxi_line *ret)
 {
-    struct coxi_stream *stream = parser->stream;
-    size_t seen = 0;
-    if (stream->offset >= parser->end) {
-        return COX_EEOF;
-    }
     for (;;) {
         int r = coxi_stream_need(stream, seen + 1);
         size_t have = (size_t)(stream->end - stream->at);
@@ -44,4 +41,30 @@ int coxi_line_read(struct coxi_parser *parser, struct coxi_line *ret)
             return have > 0 ? 0 : COX_EEOF;
         }
     }
+}
+
+int coxi_line_read(struct coxi_parser *parser, struct coxi_line *ret)
+{
+    return parser->stream->offset < parser->end ? read_from(parser->stream, 0, ret)
+                                                : COX_EEOF;
+}
+
+int coxi_line_extend(struct coxi_parser *parser, struct coxi_line *line)
+{
+    struct coxi_stream *stream = parser->stream;
+    size_t taken = (size_t)(stream->offset - line->offset);
+    if (taken == line->len) { /* it ended with the file */
+        return COX_EEOF;
+    }
+    coxi_line_back(parser, line, 0);
+    return read_from(stream, taken, line);
+}
+
+void coxi_line_back(struct coxi_parser *parser, const struct coxi_line *line,
+                    size_t len)
+{
+    struct coxi_stream *stream = parser->stream;
+    stream->at = line->at;
+    stream->offset = line->offset;
+    coxi_stream_skip(stream, len);
 }

@@ -27,6 +27,14 @@ int coxi_line_sync(struct coxi_parser *parser);
 /* As below, if the line is not all in memory. */
 int coxi_line_read(struct coxi_parser *parser, struct coxi_line *ret);
 
+/* Appends the next line, with the newline between, to the line that was taken last.
+ * COX_EEOF: there is none. */
+int coxi_line_extend(struct coxi_parser *parser, struct coxi_line *line);
+
+/* Goes back to the place behind the first `len` bytes of the line that was taken last. */
+void coxi_line_back(struct coxi_parser *parser, const struct coxi_line *line,
+                    size_t len);
+
 /* Takes the task's next line; it stays in memory until the next call. COX_EEOF: the
  * task has no more. COX_ELIMIT and others: coxi_stream_need. */
 static inline int coxi_line_next(struct coxi_parser *parser, struct coxi_line *ret)

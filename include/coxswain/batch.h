@@ -20,7 +20,7 @@ enum cox_format {
     COX_LIBSVM = 3, /* label id:value ... */
     COX_LIBFFM = 4, /* label field:id:value ... */
     COX_CRITEO = 5, /* label, 13 integers, 26 categories, with tabs between */
-    COX_CSV = 6,    /* with quotes; its first line has the columns' names */
+    COX_CSV = 6,    /* fields with a separator between, and quotes */
     COX_TEXT = 7,   /* lines of words */
 };
 
@@ -41,11 +41,13 @@ enum cox_column_kind {
 
 /* A column. Its field (cox_batch.fields) is its place among the COX_COLUMN_KEY ones. */
 struct cox_column {
-    const char *name; /* in the header of CSV, or of the feature */
-    uint32_t kind;    /* enum cox_column_kind */
-    uint32_t width;   /* COX_COLUMN_DENSE: numbers of a record; 0: 1 */
-    float missing;    /* the number for a field that is empty or missing */
-    uint32_t log;     /* 1: x becomes log(x + 1), and 0 if x is negative */
+    /* of the feature; in the header of CSV, or without a header the field's number, from
+     * 0 */
+    const char *name;
+    uint32_t kind;  /* enum cox_column_kind */
+    uint32_t width; /* COX_COLUMN_DENSE: numbers of a record; 0: 1 */
+    float missing;  /* the number for a field that is empty or missing */
+    uint32_t log;   /* 1: x becomes log(x + 1), and 0 if x is negative */
     /* COX_COLUMN_KEY: an integer stays as it is, if `integers` is 1; anything else, and
      * every key otherwise, becomes a hash of field and text, modulo `buckets` (0: of 64
      * bits) */

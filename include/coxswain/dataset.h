@@ -70,8 +70,10 @@ struct cox_dataset_spec {
     size_t n_columns;
     /* COX_CRITEO, COX_TEXT: hash keys modulo this (0: of 64 bits) */
     uint64_t buckets;
-    uint32_t header; /* COX_CSV, COX_CRITEO: 1: leave out each file's first line */
-    char separator;  /* COX_CSV; 0: ',' */
+    /* COX_CSV, COX_CRITEO: 1: each file's first line is no record; in CSV it names the
+     * columns */
+    uint32_t header;
+    char separator;         /* COX_CSV; 0: ',' */
     uint32_t on_bad_record; /* enum cox_bad_record */
 
     uint64_t epochs;     /* 0: 1 */

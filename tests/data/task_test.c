@@ -199,6 +199,11 @@ TEST(a_decoding_that_makes_no_sense_is_refused)
     struct coxi_decoding quoted = csv;
     quoted.separator = '"';
     assert_refused(quoted, "separator");
+    quoted.separator = '-';
+    assert_refused(quoted, "separator");
+    quoted.separator = '\t';
+    quoted.header = 0;
+    assert_refused(quoted, "column 'click': without a header");
 }
 
 static void assert_column_refused(struct cox_column column, const char *named)
