@@ -18,6 +18,7 @@
 
 #include "bench/bench.h"
 #include "common/crc.h"
+#include "common/crc32c.h"
 #include "common/file.h"
 #include "common/rand.h"
 #include "data/codec.h"
