@@ -298,7 +298,7 @@ static const char *fill_numbers(struct coxi_filling *filling,
     float *to = coxi_filling_numbers(filling, column);
     uint32_t width = coxi_column_width(column);
     uint32_t n = 0;
-    float x;
+    float x = 0;
     if (list->kind == BYTES) {
         return "bytes, and no numbers";
     }
