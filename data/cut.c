@@ -17,11 +17,6 @@
 
 /* ---- names */
 
-static bool is_url(const char *name)
-{
-    return strstr(name, "://") != NULL;
-}
-
 static bool is_inflated(const char *name)
 {
     size_t len = strlen(name);
@@ -102,6 +97,18 @@ static int add_matches(const char *pattern, struct coxi_buffer *names, size_t *n
     return r;
 }
 
+/* Adds the files that a name with a scheme stands for. */
+static int add_found(const char *pattern, struct coxi_buffer *names, size_t *n)
+{
+    struct coxi_found found = {0};
+    int r = coxi_source_find(pattern, &found);
+    for (size_t i = 0; r == 0 && i < found.n; i++) {
+        r = add_name(names, found.names[i], n);
+    }
+    coxi_found_fini(&found);
+    return r;
+}
+
 /* Fails if a name occurs twice: its records would be read twice an epoch. */
 static int check_twice(const struct coxi_files *files)
 {
@@ -131,8 +138,8 @@ static int find_names(const char *const *patterns, size_t n, struct coxi_files *
     for (size_t i = 0; r == 0 && i < n; i++) {
         if (patterns[i] == NULL || patterns[i][0] == '\0') {
             r = coxi_error(COX_EINVAL, "the name of files[%zu] is empty", i);
-        } else if (is_url(patterns[i])) {
-            r = add_name(&names, patterns[i], &files->n);
+        } else if (coxi_source_has_scheme(patterns[i])) {
+            r = add_found(patterns[i], &names, &files->n);
         } else {
             r = add_matches(patterns[i], &names, &files->n);
         }

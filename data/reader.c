@@ -416,6 +416,7 @@ void coxi_reader_close(struct coxi_reader *reader)
     atomic_store(&reader->closing, true);
     (void)pthread_cond_signal(&reader->may_fill);
     coxi_unlock(&reader->lock);
+    coxi_source_cancel(&reader->source);
     (void)pthread_join(reader->thread, NULL);
     reader_free(reader);
 }

@@ -16,8 +16,9 @@ enum { COXI_HEAD_BYTES = 4096 };
  * the source; 0: not known. */
 struct coxi_file_mark {
     uint64_t bytes;
-    uint64_t changed_ns; /* since 1970 */
-    uint32_t head_crc;   /* crc32 of the first COXI_HEAD_BYTES */
+    /* since 1970; or a number that other content does not have (of an ETag) */
+    uint64_t changed_ns;
+    uint32_t head_crc; /* crc32 of the first COXI_HEAD_BYTES */
 };
 
 /* The functions of a kind of source. `self` is the kind's own. Errors are COX_EIO or
@@ -29,6 +30,9 @@ struct coxi_source_kind {
     /* Size and time; head_crc stays 0. */
     int (*stat)(void *self, struct coxi_file_mark *ret);
     void (*close)(void *self);
+    /* Any thread: reads that wait, and later ones, fail soon with COX_ECANCELLED. NULL:
+     * reads do not wait long. */
+    void (*cancel)(void *self);
     size_t piece; /* bytes that are best read at a time; 0: COXI_PIECE_BYTES */
 };
 
@@ -50,6 +54,14 @@ static inline int coxi_source_read(const struct coxi_source *source, uint64_t of
                                    void *to, size_t len, size_t *ret_len)
 {
     return source->kind->read(source->self, offset, to, len, ret_len);
+}
+
+/* Ends a read that is under way, because nobody needs it any more. Any thread. */
+static inline void coxi_source_cancel(const struct coxi_source *source)
+{
+    if (source->kind->cancel != NULL) {
+        source->kind->cancel(source->self);
+    }
 }
 
 /* The file's mark, with the crc of its head. */

@@ -51,7 +51,8 @@ static void path_close(void *self)
     free(path);
 }
 
-static const struct coxi_source_kind kind = {path_read, path_stat, path_close, 0};
+static const struct coxi_source_kind kind = {
+    .read = path_read, .stat = path_stat, .close = path_close};
 
 static int open_file(struct path *path, const char *name)
 {

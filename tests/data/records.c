@@ -167,8 +167,8 @@ static void memory_close(void *self)
 void records_read_memory(const struct coxi_task *task, const void *bytes, size_t len,
                          struct records *to)
 {
-    static const struct coxi_source_kind kind = {memory_read, memory_stat, memory_close,
-                                                 0};
+    static const struct coxi_source_kind kind = {
+        .read = memory_read, .stat = memory_stat, .close = memory_close};
     struct cox_bytes file = {bytes, len};
     struct coxi_source source;
     assert_code(0, coxi_source_init(&kind, &file, task->file, &source));

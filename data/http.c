@@ -1,0 +1,582 @@
+/*
+ * See http.h. A connection outlives its source: handles of libcurl, which keep
+ * connections, wait in a pool for the next source, because each task opens its file
+ * anew.
+ *
+ * An answer is judged before its first byte is taken: a wrong range, or the range of
+ * another version of the file, never gets into the caller's memory.
+ */
+#include "data/http.h"
+
+#include <curl/curl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "common/error.h"
+#include "common/hash.h"
+#include "common/sync.h"
+
+enum {
+    IDLE_MAX = 16, /* handles in the pool */
+    REDIRECTS_MAX = 5,
+    SLOW_BYTES = 1024,         /* a second: less is a stall */
+    PROGRESS_BYTES = 64 << 10, /* a try that got so many is a success */
+    PAUSE_MAX_MS = 10000,
+    REASON_MAX = 512,
+};
+
+static const struct coxi_http_limits usual_limits = {10000, 30, 5, 200};
+
+struct coxi_http {
+    char *name;
+    struct coxi_http_address address;
+    struct coxi_http_limits limits;
+    CURL *easy;
+    struct curl_slist *headers;
+    struct coxi_http_file file;
+    bool known; /* `file` is */
+    atomic_bool cancelled;
+    struct coxi_mutex lock; /* leaf; for the condition only */
+    pthread_cond_t cancel;
+    char curl_text[CURL_ERROR_SIZE];
+};
+
+/* A request and what came of it. */
+struct answer {
+    struct coxi_http *http;
+    uint64_t offset;
+    uint8_t *to;
+    size_t len;
+    size_t got;
+    struct coxi_buffer *all; /* takes the answer as a whole, up to len bytes; or NULL */
+    bool begun;              /* this try's status and headers were judged */
+    bool taken;              /* its body goes to the caller */
+    uint64_t skip;           /* so many bytes of it come before the range */
+    int code;                /* not 0: the request has failed, for good */
+    char text[REASON_MAX];
+    char body[REASON_MAX]; /* the beginning of a body that says why */
+    size_t body_len;
+};
+
+/* ---- handles */
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct coxi_mutex idle_lock = COXI_MUTEX_INIT; /* guards the pool; leaf */
+static CURL *idle[IDLE_MAX] COXI_GUARDED_BY(idle_lock);
+static size_t n_idle COXI_GUARDED_BY(idle_lock);
+
+static void begin_curl(void)
+{
+    (void)curl_global_init(CURL_GLOBAL_DEFAULT);
+}
+
+static CURL *handle_take(void)
+{
+    CURL *easy = NULL;
+    (void)pthread_once(&once, begin_curl);
+    coxi_lock(&idle_lock);
+    if (n_idle > 0) {
+        easy = idle[--n_idle];
+    }
+    coxi_unlock(&idle_lock);
+    return easy != NULL ? easy : curl_easy_init();
+}
+
+/* Keeps the handle's connections, and nothing else. */
+static void handle_give(CURL *easy)
+{
+    curl_easy_reset(easy);
+    coxi_lock(&idle_lock);
+    if (n_idle < IDLE_MAX) {
+        idle[n_idle++] = easy;
+        easy = NULL;
+    }
+    coxi_unlock(&idle_lock);
+    curl_easy_cleanup(easy); /* takes NULL */
+}
+
+/* ---- judging answers */
+
+static int fail(struct answer *answer, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Notes why the request has failed. */
+static int fail(struct answer *answer, int code, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(answer->text, sizeof(answer->text), format, args);
+    va_end(args);
+    answer->code = code;
+    return code;
+}
+
+static const char *header_of(CURL *easy, const char *name)
+{
+    struct curl_header *header;
+    return curl_easy_header(easy, name, 0, CURLH_HEADER, -1, &header) == CURLHE_OK
+               ? header->value
+               : NULL;
+}
+
+static long status_of(CURL *easy)
+{
+    long status = 0;
+    (void)curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
+    return status;
+}
+
+/* A number that tells versions of the file apart; 0: the server gives none. */
+static uint64_t version_of(CURL *easy)
+{
+    const char *tag = header_of(easy, "ETag");
+    const char *date = header_of(easy, "Last-Modified");
+    if (tag != NULL) {
+        uint64_t hash = coxi_hash_bytes(tag, strlen(tag)).low;
+        return hash != 0 ? hash : 1;
+    }
+    time_t seconds = date != NULL ? curl_getdate(date, NULL) : -1;
+    return seconds > 0 ? (uint64_t)seconds * 1000000000u : 0;
+}
+
+/* Notes size and version, or compares them with those of the first answer. */
+static int note_file(struct answer *answer, uint64_t bytes)
+{
+    struct coxi_http *http = answer->http;
+    const struct coxi_http_file file = {bytes, version_of(http->easy)};
+    if (!http->known) {
+        http->file = file;
+        http->known = true;
+        return 0;
+    }
+    if (file.bytes != http->file.bytes) {
+        return fail(answer, COX_ECONFLICT,
+                    "changed while it was read: it has %" PRIu64
+                    " bytes, and had %" PRIu64,
+                    file.bytes, http->file.bytes);
+    }
+    return file.version == http->file.version
+               ? 0
+               : fail(answer, COX_ECONFLICT,
+                      "changed while it was read: its ETag or Last-Modified differs");
+}
+
+/* Parses "bytes FIRST-LAST/SIZE", or "bytes * /SIZE", which gives no first and last. */
+static bool parse_range(const char *text, uint64_t *first, uint64_t *last,
+                        uint64_t *bytes)
+{
+    int used = 0;
+    if (text == NULL || strlen(text) > 80) {
+        return false;
+    }
+    *first = *last = 0;
+    if (sscanf(text, "bytes */%20" SCNu64 "%n", bytes, &used) == 1) { // NOLINT
+        return text[used] == '\0';
+    }
+    return sscanf(text, "bytes %20" SCNu64 "-%20" SCNu64 "/%20" SCNu64 "%n", // NOLINT
+                  first, last, bytes, &used) == 3 &&
+           text[used] == '\0' && *first <= *last && *last < *bytes;
+}
+
+/* 206: the body is a part. */
+static int judge_part(struct answer *answer)
+{
+    uint64_t first;
+    uint64_t last;
+    uint64_t bytes;
+    uint64_t wanted = answer->offset + answer->got;
+    const char *range = header_of(answer->http->easy, "Content-Range");
+    if (!parse_range(range, &first, &last, &bytes) || first != wanted ||
+        last - first >= answer->len - answer->got) {
+        return fail(answer, COX_EIO,
+                    "the server was asked for %zu bytes at %" PRIu64
+                    " and answers with '%s'",
+                    answer->len - answer->got, wanted,
+                    range != NULL ? range : "no Content-Range");
+    }
+    answer->taken = true;
+    return note_file(answer, bytes);
+}
+
+/* 200: the body is the whole file, though a part was asked for. */
+static int judge_whole(struct answer *answer)
+{
+    curl_off_t len = -1;
+    (void)curl_easy_getinfo(answer->http->easy, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T,
+                            &len);
+    if (answer->all == NULL && (len < 0 || (uint64_t)len > answer->len)) {
+        return fail(answer, COX_EIO,
+                    "the server answers with the whole file when asked for a part: it "
+                    "must know byte ranges");
+    }
+    answer->taken = true;
+    answer->skip = answer->offset + answer->got;
+    return answer->all != NULL ? 0 : note_file(answer, (uint64_t)len);
+}
+
+/* 416: the file ends before the range. */
+static int judge_end(struct answer *answer)
+{
+    uint64_t first;
+    uint64_t last;
+    uint64_t bytes;
+    const char *range = header_of(answer->http->easy, "Content-Range");
+    if (!parse_range(range, &first, &last, &bytes) || last != 0 ||
+        bytes > answer->offset + answer->got) {
+        return fail(answer, COX_EIO, "the server has no bytes at %" PRIu64,
+                    answer->offset + answer->got);
+    }
+    /* such answers need not have an ETag */
+    return answer->http->known && bytes == answer->http->file.bytes
+               ? 0
+               : note_file(answer, bytes);
+}
+
+/* Judges status and headers, at the first byte of the body or at the end. */
+static int judge(struct answer *answer)
+{
+    long status = status_of(answer->http->easy);
+    if (answer->begun) {
+        return answer->code;
+    }
+    answer->begun = true;
+    return status == 206 && answer->all == NULL   ? judge_part(answer)
+           : status == 200                        ? judge_whole(answer)
+           : status == 416 && answer->all == NULL ? judge_end(answer)
+                                                  : 0;
+}
+
+/* ---- libcurl's callbacks */
+
+static int take(struct answer *answer, const uint8_t *bytes, size_t len)
+{
+    size_t skipped = answer->skip < len ? (size_t)answer->skip : len;
+    answer->skip -= skipped;
+    bytes += skipped;
+    len -= skipped;
+    if (answer->len - answer->got < len) {
+        return fail(answer, answer->all != NULL ? COX_ELIMIT : COX_EIO,
+                    "the server sends more than %zu bytes", answer->len);
+    }
+    if (answer->all != NULL && coxi_buffer_append_raw(answer->all, bytes, len) != 0) {
+        return fail(answer, COX_ENOMEM, "out of memory");
+    }
+    if (answer->all == NULL && len > 0) {
+        memcpy(answer->to + answer->got, bytes, len);
+    }
+    answer->got += len;
+    return 0;
+}
+
+static size_t on_body(char *bytes, size_t size, size_t n, void *arg)
+{
+    struct answer *answer = arg;
+    size_t len = size * n;
+    if (judge(answer) != 0) {
+        return 0;
+    }
+    if (answer->taken) {
+        return take(answer, (const uint8_t *)bytes, len) == 0 ? len : 0;
+    }
+    size_t room = sizeof(answer->body) - 1 - answer->body_len;
+    size_t kept = len < room ? len : room;
+    memcpy(answer->body + answer->body_len, bytes, kept);
+    answer->body_len += kept;
+    return len;
+}
+
+static int on_progress(void *arg, curl_off_t down_total, curl_off_t down,
+                       curl_off_t up_total, curl_off_t up)
+{
+    (void)down_total;
+    (void)down;
+    (void)up_total;
+    (void)up;
+    const struct coxi_http *http = arg;
+    return atomic_load(&http->cancelled);
+}
+
+/* ---- requests */
+
+/* Errors after which another try may succeed. */
+static bool may_pass(CURLcode code)
+{
+    static const CURLcode codes[] = {
+        CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_RESOLVE_PROXY,
+        CURLE_COULDNT_CONNECT,      CURLE_OPERATION_TIMEDOUT,
+        CURLE_PARTIAL_FILE,         CURLE_GOT_NOTHING,
+        CURLE_SEND_ERROR,           CURLE_RECV_ERROR,
+        CURLE_SSL_CONNECT_ERROR,    CURLE_HTTP2,
+        CURLE_HTTP2_STREAM,
+    };
+    for (size_t i = 0; i < sizeof(codes) / sizeof(*codes); i++) {
+        if (codes[i] == code) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool status_may_pass(long status)
+{
+    return status == 408 || status == 429 || (status >= 500 && status != 501);
+}
+
+static bool is_answered(const struct answer *answer, long status)
+{
+    return status == 200 || (answer->all == NULL && (status == 206 || status == 416));
+}
+
+/* Sends a request once, for the bytes that are missing. */
+static CURLcode try_once(struct answer *answer)
+{
+    CURL *easy = answer->http->easy;
+    char range[64];
+    answer->begun = answer->taken = false;
+    answer->skip = 0;
+    answer->body_len = 0;
+    if (answer->all != NULL) {
+        answer->all->len -= answer->got;
+        answer->got = 0;
+    }
+    (void)snprintf(range, sizeof(range), "%" PRIu64 "-%" PRIu64,
+                   answer->offset + answer->got, answer->offset + answer->len - 1);
+    (void)curl_easy_setopt(easy, CURLOPT_RANGE, answer->all == NULL ? range : NULL);
+    (void)curl_easy_setopt(easy, CURLOPT_WRITEDATA, answer);
+    answer->http->curl_text[0] = '\0';
+    CURLcode code = curl_easy_perform(easy);
+    if (code == CURLE_OK) {
+        (void)judge(answer); /* an answer without a body */
+    }
+    return code;
+}
+
+/* The <Code> of an answer of S3, or "". */
+static void name_reason(struct answer *answer, char ret[REASON_MAX])
+{
+    static const char tag[] = "<Code>";
+    answer->body[answer->body_len] = '\0';
+    const char *begin = strstr(answer->body, tag);
+    int len = begin != NULL ? (int)strcspn(begin + strlen(tag), "<") : 0;
+    ret[0] = '\0';
+    if (len > 0) {
+        (void)snprintf(ret, REASON_MAX, " (%.*s)", len, begin + strlen(tag));
+    }
+}
+
+/* The error of a request that is not repeated, after `tries`. */
+static int explain(struct answer *answer, CURLcode code, long status, int tries)
+{
+    const struct coxi_http *http = answer->http;
+    char after[48] = "";
+    char reason[REASON_MAX];
+    if (tries > 1) {
+        (void)snprintf(after, sizeof(after), ", in %d tries", tries);
+    }
+    if (code != CURLE_OK) {
+        return coxi_error(COX_EIO, "cannot read %s: %s%s", http->name,
+                          http->curl_text[0] != '\0' ? http->curl_text
+                                                     : curl_easy_strerror(code),
+                          after);
+    }
+    name_reason(answer, reason);
+    return coxi_error(status == 404 || status == 410 ? COX_ENOENT : COX_EIO,
+                      "cannot read %s: HTTP status %ld%s%s", http->name, status, reason,
+                      after);
+}
+
+/* Waits before try `n` + 1: longer from try to try; not all peers for equally long. */
+static void pause_after(struct coxi_http *http, int n)
+{
+    int most = n < 16 ? http->limits.pause_ms << (n - 1) : PAUSE_MAX_MS;
+    int ms = most < PAUSE_MAX_MS ? most : PAUSE_MAX_MS;
+    struct timespec until =
+        coxi_deadline(ms / 2 + (int)(coxi_now_us() % (uint64_t)(ms / 2 + 1)));
+    coxi_lock(&http->lock);
+    while (!atomic_load(&http->cancelled) &&
+           coxi_wait_until(&http->cancel, &http->lock, &until)) {
+    }
+    coxi_unlock(&http->lock);
+}
+
+/* Sends a request until it is answered. */
+static int fetch(struct answer *answer)
+{
+    struct coxi_http *http = answer->http;
+    int failed = 0;
+    for (;;) {
+        size_t before = answer->got;
+        CURLcode code = try_once(answer);
+        long status = status_of(http->easy);
+        if (atomic_load(&http->cancelled)) {
+            return coxi_error(COX_ECANCELLED, "%s: its reader was closed", http->name);
+        }
+        if (answer->code != 0) {
+            return coxi_error(answer->code, "%s: %s", http->name, answer->text);
+        }
+        if (code == CURLE_OK && is_answered(answer, status)) {
+            return 0;
+        }
+        failed = answer->got >= before + PROGRESS_BYTES ? 1 : failed + 1;
+        if ((code == CURLE_OK ? !status_may_pass(status) : !may_pass(code)) ||
+            failed >= http->limits.tries) {
+            return explain(answer, code, status, failed);
+        }
+        pause_after(http, failed);
+    }
+}
+
+int coxi_http_read(struct coxi_http *http, uint64_t offset, void *to, size_t len,
+                   size_t *ret_len)
+{
+    struct answer answer = {.http = http, .offset = offset, .to = to, .len = len};
+    int r = 0;
+    bool more = offset <= INT64_MAX - len;
+    while (r == 0 && more && answer.got < len &&
+           (!http->known || offset + answer.got < http->file.bytes)) {
+        size_t before = answer.got;
+        r = fetch(&answer);
+        more = answer.got > before;
+    }
+    if (r == 0 && answer.got < len && offset + answer.got < http->file.bytes) {
+        r = coxi_error(COX_EIO, "cannot read %s: the server sends no bytes at %" PRIu64,
+                       http->name, offset + answer.got);
+    }
+    if (r == 0) {
+        *ret_len = answer.got;
+    }
+    return r;
+}
+
+int coxi_http_read_all(struct coxi_http *http, size_t max, struct coxi_buffer *to)
+{
+    struct answer answer = {.http = http, .len = max, .all = to};
+    return fetch(&answer);
+}
+
+struct coxi_http_file coxi_http_file(const struct coxi_http *http)
+{
+    return http->file;
+}
+
+void coxi_http_cancel(struct coxi_http *http)
+{
+    coxi_lock(&http->lock);
+    atomic_store(&http->cancelled, true);
+    (void)pthread_cond_broadcast(&http->cancel);
+    coxi_unlock(&http->lock);
+}
+
+/* ---- life */
+
+void coxi_http_address_fini(struct coxi_http_address *address)
+{
+    free(address->url);
+    free(address->signs);
+    free(address->user);
+    free(address->token);
+    *address = (struct coxi_http_address){0};
+}
+
+static bool add_header(struct coxi_http *http, const char *name, const char *value)
+{
+    struct coxi_buffer line = {0};
+    struct curl_slist *longer = NULL;
+    if (coxi_buffer_printf(&line, "%s: %s", name, value) == 0 &&
+        coxi_buffer_append_raw(&line, "", 1) == 0) {
+        longer = curl_slist_append(http->headers, (const char *)line.data);
+    }
+    coxi_buffer_fini(&line);
+    http->headers = longer != NULL ? longer : http->headers;
+    return longer != NULL;
+}
+
+/* The signature covers these headers, too. */
+static bool set_signature(struct coxi_http *http)
+{
+    static const char empty[] = /* SHA-256 of no bytes: the body */
+        "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+    const struct coxi_http_address *address = &http->address;
+    return address->signs == NULL ||
+           (curl_easy_setopt(http->easy, CURLOPT_AWS_SIGV4, address->signs) ==
+                CURLE_OK &&
+            curl_easy_setopt(http->easy, CURLOPT_USERPWD, address->user) == CURLE_OK &&
+            add_header(http, "x-amz-content-sha256", empty) &&
+            (address->token == NULL ||
+             add_header(http, "x-amz-security-token", address->token)));
+}
+
+/* libcurl follows nothing but what is set here. True: all of it is set. */
+static bool set_options(struct coxi_http *http)
+{
+    CURL *easy = http->easy;
+    const struct coxi_http_address *address = &http->address;
+    bool sealed = strncmp(address->url, "https:", 6) == 0;
+    long redirects = address->redirected;
+    (void)curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+    (void)curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, http->curl_text);
+    (void)curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
+    (void)curl_easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, on_progress);
+    (void)curl_easy_setopt(easy, CURLOPT_XFERINFODATA, http);
+    (void)curl_easy_setopt(easy, CURLOPT_NOPROGRESS, 0L);
+    (void)curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, redirects);
+    (void)curl_easy_setopt(easy, CURLOPT_MAXREDIRS, (long)REDIRECTS_MAX);
+    (void)curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
+    (void)curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
+    (void)curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, 256L << 10);
+    (void)curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS,
+                           (long)http->limits.connect_ms);
+    (void)curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, (long)SLOW_BYTES);
+    (void)curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, (long)http->limits.stall_s);
+    return curl_easy_setopt(easy, CURLOPT_URL, address->url) == CURLE_OK &&
+           curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK &&
+           curl_easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS_STR,
+                            sealed ? "https" : "http,https") == CURLE_OK &&
+           curl_easy_setopt(easy, CURLOPT_USERAGENT, "coxswain") == CURLE_OK &&
+           set_signature(http) &&
+           curl_easy_setopt(easy, CURLOPT_HTTPHEADER, http->headers) == CURLE_OK;
+}
+
+int coxi_http_new(const char *name, struct coxi_http_address *address,
+                  const struct coxi_http_limits *limits, struct coxi_http **ret)
+{
+    struct coxi_http *http = calloc(1, sizeof(*http));
+    if (http == NULL) {
+        coxi_http_address_fini(address);
+        return coxi_error_memory(name);
+    }
+    http->address = *address;
+    *address = (struct coxi_http_address){0};
+    http->limits = limits != NULL ? *limits : usual_limits;
+    coxi_mutex_init(&http->lock);
+    coxi_cond_init(&http->cancel);
+    http->name = strdup(name);
+    http->easy = handle_take();
+    if (http->name == NULL || http->easy == NULL || !set_options(http)) {
+        coxi_http_free(http);
+        return coxi_error_memory(name);
+    }
+    *ret = http;
+    return 0;
+}
+
+void coxi_http_free(struct coxi_http *http)
+{
+    if (http == NULL) {
+        return;
+    }
+    if (http->easy != NULL) {
+        handle_give(http->easy);
+    }
+    curl_slist_free_all(http->headers);
+    coxi_http_address_fini(&http->address);
+    coxi_mutex_fini(&http->lock);
+    (void)pthread_cond_destroy(&http->cancel);
+    free(http->name);
+    free(http);
+}
