@@ -36,9 +36,10 @@ enum {
 /* Makes a receive buffer of `capacity`, with the unhandled bytes at its start. */
 static int resize_in(struct coxi_link *link, size_t capacity)
 {
-    uint8_t *in = coxi_aligned_new(capacity);
+    int r = coxi_link_tell_memory(link, &link->in_told, capacity);
+    uint8_t *in = r == 0 ? coxi_aligned_new(capacity) : NULL;
     if (in == NULL) {
-        return coxi_error_memory("receiving");
+        return r != 0 ? r : coxi_error_memory("receiving");
     }
     size_t left = link->in_end - link->in_begin;
     if (left > 0) {
@@ -57,6 +58,9 @@ static int make_room(struct coxi_link *link, size_t need)
 {
     if (need > link->in_capacity) {
         size_t capacity = link->in_capacity * 2;
+        if (need > COXI_LINK_IN_MAX) {
+            capacity = coxi_align(need, COXI_LINK_IN_MAX);
+        }
         return resize_in(link, need > capacity ? need : capacity);
     }
     if (link->in_begin > 0) {

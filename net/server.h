@@ -48,6 +48,9 @@ struct coxi_server_events {
      * message without it. Optional. */
     int (*on_payload)(void *arg, struct coxi_peer *peer,
                       const struct coxi_message *message, size_t len);
+    /* As in net/link.h: the connection's memory for long messages and for answers that
+     * wait changes. Any thread; must not block. Optional. */
+    int (*on_memory)(void *arg, struct coxi_peer *peer, size_t from, size_t to);
     /* A message has arrived. An error closes the connection. */
     int (*on_message)(void *arg, struct coxi_peer *peer,
                       const struct coxi_message *message,

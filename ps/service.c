@@ -72,8 +72,12 @@ static int answer_pull(struct coxi_tenant *tenant, struct coxi_peer *peer,
     struct answer answer = {.store = tenant->store};
     struct coxi_pull pull = request->pull;
     coxi_payloads_lend_token(tenant->store, peer, &pull.session);
-    int r = coxi_store_pull_begin(tenant->store, &pull, frame->payload,
+    int r = coxi_payloads_aside(&tenant->payloads, peer,
+                                request->pull.n_items * sizeof(uint64_t));
+    if (r == 0) {
+        r = coxi_store_pull_begin(tenant->store, &pull, frame->payload,
                                   frame->payload_len, &peer->aside, &answer.pulling);
+    }
     size_t len = answer.pulling.left;
     message.status.message = "";
     message.status.versions = (const uint64_t *)(const void *)peer->aside.data;
@@ -242,8 +246,9 @@ static int answer_void(struct coxi_tenant *tenant, struct coxi_peer *peer,
     return r;
 }
 
-static int answer_describe(struct coxi_tenant *tenant, struct coxi_peer *peer,
-                           const struct coxi_message *request)
+static int describe(struct coxi_tenant *tenant, struct coxi_peer *peer,
+                    const struct coxi_message *request)
+    COXI_REQUIRES(tenant->describing)
 {
     struct coxi_message answer = {.request = request->request, .kind = COXI_LAYOUT};
     struct coxi_description description;
@@ -269,6 +274,15 @@ static int answer_describe(struct coxi_tenant *tenant, struct coxi_peer *peer,
     return r;
 }
 
+static int answer_describe(struct coxi_tenant *tenant, struct coxi_peer *peer,
+                           const struct coxi_message *request)
+{
+    coxi_lock(&tenant->describing);
+    int r = describe(tenant, peer, request);
+    coxi_unlock(&tenant->describing);
+    return r;
+}
+
 /* ---- requests */
 
 static int on_payload(void *arg, struct coxi_peer *peer, const struct coxi_message *m,
@@ -276,6 +290,12 @@ static int on_payload(void *arg, struct coxi_peer *peer, const struct coxi_messa
 {
     (void)arg;
     return coxi_payloads_take(&tenant_of(peer)->payloads, peer, m, len);
+}
+
+static int on_memory(void *arg, struct coxi_peer *peer, size_t from, size_t to)
+{
+    (void)arg;
+    return coxi_payloads_resize(&tenant_of(peer)->payloads, peer, from, to);
 }
 
 static void on_close(void *arg, struct coxi_peer *peer)
@@ -452,6 +472,7 @@ static int on_message(void *arg, struct coxi_peer *peer, const struct coxi_messa
 static const struct coxi_server_events events = {
     .on_hello = on_hello,
     .on_payload = on_payload,
+    .on_memory = on_memory,
     .on_message = on_message,
     .on_close = on_close,
     .incarnation = incarnation,

@@ -75,6 +75,7 @@ struct coxi_store {
     bool unready;
 
     struct coxi_memory memory; /* of all parts */
+    struct coxi_memory *work;  /* where the memory of commits in work counts, or NULL */
     uint32_t variables_max;    /* 0: no limit */
     struct coxi_rwlock moment; /* read: a commit is under way; written: a cut is made */
     struct coxi_tracking tracking; /* guarded like `taking` */

@@ -40,6 +40,7 @@ static void tenant_free(struct coxi_tenant *tenant)
     tenant_stop(tenant);
     coxi_store_free(tenant->store);
     coxi_mutex_fini(&tenant->lock);
+    coxi_mutex_fini(&tenant->describing);
     free(tenant->root);
     free(tenant);
 }
@@ -79,6 +80,7 @@ static int make_store(struct coxi_tenant *tenant)
         coxi_payloads_init(&tenant->payloads, tenant->store,
                            tenants->options.memory_max);
         tenant->payloads.memory.whole = &tenants->payloads;
+        coxi_store_work_in(tenant->store, &tenant->payloads.memory);
         tenant->payloads.is_shared = tenants->n_keys > 1;
     }
     return r;
@@ -93,6 +95,7 @@ static int tenant_new(struct coxi_tenants *tenants, uint32_t key,
         return coxi_error_memory("a run");
     }
     coxi_mutex_init(&tenant->lock);
+    coxi_mutex_init(&tenant->describing);
     tenant->tenants = tenants;
     tenant->name = options->keys != NULL ? coxi_keyring_name(options->keys, key) : "";
     tenant->ps_index = options->ps_index;
@@ -102,11 +105,11 @@ static int tenant_new(struct coxi_tenants *tenants, uint32_t key,
     }
     if (r == 0) {
         r = coxi_deferred_new("cox:snapshots", options->do_snapshot, tenant,
-                              &tenant->snapshots);
+                              &tenant->payloads, &tenant->snapshots);
     }
     if (r == 0) {
         r = coxi_deferred_new("cox:restores", options->do_reading, tenant,
-                              &tenant->restores);
+                              &tenant->payloads, &tenant->restores);
     }
     if (r != 0) {
         tenant_free(tenant);

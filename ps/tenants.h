@@ -48,7 +48,10 @@ struct coxi_tenant {
     struct coxi_deferred *restores; /* runs restores and probes */
     struct coxi_payloads payloads;
     atomic_uint n_connections; /* that have greeted */
-    struct coxi_mutex lock;    /* leaf */
+    /* held while a description is made and sent, because however many peers ask for
+     * one, there must be memory for one only; nobody waits for a peer with it */
+    struct coxi_mutex describing;
+    struct coxi_mutex lock; /* leaf */
     /* the last claim that was logged (claims.c) */
     struct coxi_claimed told COXI_GUARDED_BY(lock);
 };
