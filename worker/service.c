@@ -476,6 +476,8 @@ static void on_signal(void *arg, int signum)
     worker->signal = signum;
     /* a client that comes now would come in vain */
     coxi_server_dial_stop(worker->server);
+    /* First, so that nothing runs that the client sends after it was told. */
+    coxi_slots_close(worker->slots);
     coxi_lock(&worker->lock);
     worker->leaving = true;
     tell_leaving(worker);
