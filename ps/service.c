@@ -115,19 +115,37 @@ static int answer_commit(struct coxi_tenant *tenant, struct coxi_peer *peer,
     return coxi_message_send(peer->link, &answer, NULL, false);
 }
 
-static void log_snapshot(const struct coxi_snapshot *snapshot,
+static void log_snapshot(struct coxi_tenant *tenant,
+                         const struct coxi_snapshot *snapshot,
                          const struct coxi_snapshot_file *file, int code)
 {
+    uint64_t n;
+    if (!coxi_seldom_some(&tenant->told_of.snapshots[code != 0], &n)) {
+        return;
+    }
     if (code != 0) {
-        coxi_log(COXI_LOG_ERROR, "snapshot_failed", "path=%s error=\"%s\"",
-                 snapshot->path, coxi_error_text());
+        coxi_log(COXI_LOG_ERROR, "snapshot_failed", "path=%s failed=%llu error=\"%s\"",
+                 snapshot->path, (unsigned long long)n, coxi_error_text());
         return;
     }
     coxi_log(COXI_LOG_INFO, "snapshot",
-             "number=%llu base=%llu bytes=%llu held_us_max=%llu saved_bytes=%llu",
+             "number=%llu base=%llu bytes=%llu held_us_max=%llu saved_bytes=%llu "
+             "snapshots=%llu",
              (unsigned long long)snapshot->number, (unsigned long long)file->base,
              (unsigned long long)file->bytes, (unsigned long long)file->held_us_max,
-             (unsigned long long)file->saved_bytes);
+             (unsigned long long)file->saved_bytes, (unsigned long long)n);
+}
+
+static void log_restore(struct coxi_tenant *tenant, const struct coxi_restore *restore,
+                        int code)
+{
+    uint64_t n;
+    if (coxi_seldom_some(&tenant->told_of.restores[code != 0], &n)) {
+        coxi_log(code == 0 ? COXI_LOG_INFO : COXI_LOG_ERROR, "restore",
+                 "path=%s result=%s restores=%llu error=\"%s\"", restore->path,
+                 coxi_error_name(code), (unsigned long long)n,
+                 code != 0 ? coxi_error_text() : "");
+    }
 }
 
 /* On the thread for snapshots. */
@@ -168,7 +186,7 @@ static void do_snapshot(void *arg, struct coxi_link *link,
         answer.snapshot_done =
             (struct coxi_snapshot_done){.code = r, .message = coxi_error_text()};
     }
-    log_snapshot(&request->snapshot, &file, r);
+    log_snapshot(tenant, &request->snapshot, &file, r);
     (void)coxi_message_send(link, &answer, NULL, false);
     coxi_applied_list_fini(&file.applied);
 }
@@ -185,9 +203,7 @@ static void do_restore(void *arg, struct coxi_link *link,
     if (r == 0) {
         r = coxi_store_restore(tenant->store, &request->restore);
     }
-    coxi_log(r == 0 ? COXI_LOG_INFO : COXI_LOG_ERROR, "restore",
-             "path=%s result=%s error=\"%s\"", request->restore.path,
-             coxi_error_name(r), r != 0 ? coxi_error_text() : "");
+    log_restore(tenant, &request->restore, r);
     (void)send_status(link, request, COXI_STATUS, r);
 }
 

@@ -8,6 +8,7 @@
 
 #include <stdatomic.h>
 
+#include "common/log.h"
 #include "common/sync.h"
 #include "net/keyring.h"
 #include "ps/deferred.h"
@@ -52,6 +53,13 @@ struct coxi_tenant {
      * one, there must be memory for one only; nobody waits for a peer with it */
     struct coxi_mutex describing;
     struct coxi_mutex lock; /* leaf */
+    /* lines that its members cause: of requests that succeeded, and that failed */
+    struct {
+        struct coxi_seldom claims[2];
+        struct coxi_seldom snapshots[2];
+        struct coxi_seldom restores[2];
+        struct coxi_seldom seats_lost;
+    } told_of;
     /* the last claim that was logged (claims.c) */
     struct coxi_claimed told COXI_GUARDED_BY(lock);
 };

@@ -38,6 +38,9 @@ struct worker {
     bool closing;
     atomic_uint n_runs; /* runs that are not freed yet */
     struct coxi_budget payloads;
+    /* lines about clients that were let in, refused, and that went */
+    struct coxi_seldom clients[2];
+    struct coxi_seldom clients_gone;
     /* guards crashes in the recorder, too; comes before the run's locks */
     struct coxi_mutex lock;
     /* of the client that is connected, or NULL */
@@ -188,6 +191,19 @@ static struct coxi_run *run_of(struct worker *worker, const struct coxi_peer *pe
     return run;
 }
 
+static void log_client(struct worker *worker, const struct coxi_session *session,
+                       int code)
+{
+    uint64_t n;
+    if (coxi_seldom_some(&worker->clients[code != 0], &n)) {
+        coxi_log(code == 0 ? COXI_LOG_INFO : COXI_LOG_WARN, "client",
+                 "run=%016llx generation=%llu result=%s clients=%llu",
+                 (unsigned long long)session->run,
+                 (unsigned long long)session->generation, coxi_error_name(code),
+                 (unsigned long long)n);
+    }
+}
+
 static int on_hello(void *arg, struct coxi_peer *peer)
 {
     struct worker *worker = arg;
@@ -196,11 +212,7 @@ static int on_hello(void *arg, struct coxi_peer *peer)
     }
     if (peer->hello.channel == COXI_CHANNEL_CONTROL) {
         int r = begin_run(worker, peer);
-        coxi_log(r == 0 ? COXI_LOG_INFO : COXI_LOG_WARN, "client",
-                 "run=%016llx generation=%llu result=%s",
-                 (unsigned long long)peer->hello.session.run,
-                 (unsigned long long)peer->hello.session.generation,
-                 coxi_error_name(r));
+        log_client(worker, &peer->hello.session, r);
         return r;
     }
     struct coxi_run *run = run_of_client(worker, peer);
@@ -268,8 +280,11 @@ static void on_close(void *arg, struct coxi_peer *peer)
         return;
     }
     if (run->control == peer->link) {
-        coxi_log(COXI_LOG_INFO, "client_gone", "run=%016llx",
-                 (unsigned long long)run->session.run);
+        uint64_t n;
+        if (coxi_seldom_some(&worker->clients_gone, &n)) {
+            coxi_log(COXI_LOG_INFO, "client_gone", "run=%016llx gone=%llu",
+                     (unsigned long long)run->session.run, (unsigned long long)n);
+        }
         coxi_run_close(run);
         coxi_slots_drop(worker->slots, run);
         coxi_lock(&worker->lock);
