@@ -71,6 +71,9 @@ struct coxi_store {
     uint64_t restored_at; /* ... and the number of its last file */
     /* the restore that is under way, or NULL; `parts` does not change meanwhile */
     struct coxi_restoring *restoring;
+    /* how often a restore was abandoned: needs no lock, so that nobody waits to abandon
+     * one (ps/restore.c) */
+    atomic_uint abandons;
     /* a restore has begun, and its last file was not loaded yet */
     bool unready;
 

@@ -1,4 +1,6 @@
-/* See tenants.h. Lock order: that of the seats before `lock`, and before the locks of stores. */
+/* See tenants.h. Lock order: that of the seats before the locks of stores. Making a run
+ * may wait for the disk, so each key has a lock for that, which only peers with this key
+ * wait for. */
 #include "ps/tenants.h"
 
 #include <errno.h>
@@ -19,8 +21,13 @@ struct coxi_tenants {
     struct coxi_memory memory; /* of the variables and tables of all runs */
     struct coxi_memory payloads;
     struct coxi_seats seats;
-    struct coxi_mutex lock;
-    struct coxi_tenant **made COXI_GUARDED_BY(lock); /* by key; NULL: not yet */
+    struct slot *slots; /* by key */
+};
+
+/* The place of a run. */
+struct slot {
+    struct coxi_mutex making;
+    struct coxi_tenant *_Atomic made; /* NULL: not yet; written with `making` held */
 };
 
 /* ---- a run */
@@ -151,17 +158,18 @@ int coxi_tenants_new(const struct coxi_tenants_options *options,
     }
     coxi_mutex_init(&tenants->seats.lock);
     tenants->seats.n = options->seats;
-    coxi_mutex_init(&tenants->lock);
-    coxi_unshared(&tenants->lock);
     tenants->options = *options;
     tenants->n_keys = options->keys != NULL ? coxi_keyring_count(options->keys) : 1;
     coxi_memory_init(&tenants->memory);
     tenants->memory.max_bytes = options->memory_max;
     coxi_payloads_budget(&tenants->payloads, options->memory_max);
-    tenants->made = calloc(tenants->n_keys, sizeof(struct coxi_tenant *));
-    if (tenants->made == NULL) {
+    tenants->slots = calloc(tenants->n_keys, sizeof(*tenants->slots));
+    if (tenants->slots == NULL) {
         coxi_tenants_free(tenants);
         return coxi_error_memory("the runs");
+    }
+    for (uint32_t i = 0; i < tenants->n_keys; i++) {
+        coxi_mutex_init(&tenants->slots[i].making);
     }
     *ret = tenants;
     return 0;
@@ -170,13 +178,16 @@ int coxi_tenants_new(const struct coxi_tenants_options *options,
 int coxi_tenants_get(struct coxi_tenants *tenants, uint32_t key,
                      struct coxi_tenant **ret)
 {
+    struct slot *slot = &tenants->slots[key];
     int r = 0;
-    coxi_lock(&tenants->lock);
-    if (tenants->made[key] == NULL) {
-        r = tenant_new(tenants, key, &tenants->made[key]);
+    coxi_lock(&slot->making);
+    struct coxi_tenant *tenant = atomic_load(&slot->made);
+    if (tenant == NULL) {
+        r = tenant_new(tenants, key, &tenant);
+        atomic_store(&slot->made, tenant);
     }
-    *ret = tenants->made[key];
-    coxi_unlock(&tenants->lock);
+    coxi_unlock(&slot->making);
+    *ret = tenant;
     return r;
 }
 
@@ -187,10 +198,7 @@ uint32_t coxi_tenants_count(const struct coxi_tenants *tenants)
 
 struct coxi_tenant *coxi_tenants_made(struct coxi_tenants *tenants, uint32_t key)
 {
-    coxi_lock(&tenants->lock);
-    struct coxi_tenant *tenant = tenants->made[key];
-    coxi_unlock(&tenants->lock);
-    return tenant;
+    return atomic_load(&tenants->slots[key].made);
 }
 
 struct coxi_seats *coxi_tenants_seats(struct coxi_tenants *tenants)
@@ -223,14 +231,14 @@ void coxi_tenants_free(struct coxi_tenants *tenants)
     if (tenants == NULL) {
         return;
     }
-    coxi_unshared(&tenants->lock);
-    for (uint32_t i = 0; tenants->made != NULL && i < tenants->n_keys; i++) {
-        if (tenants->made[i] != NULL) {
-            tenant_free(tenants->made[i]);
+    for (uint32_t i = 0; tenants->slots != NULL && i < tenants->n_keys; i++) {
+        struct coxi_tenant *tenant = coxi_tenants_made(tenants, i);
+        if (tenant != NULL) {
+            tenant_free(tenant);
         }
+        coxi_mutex_fini(&tenants->slots[i].making);
     }
-    free((void *)tenants->made);
-    coxi_mutex_fini(&tenants->lock);
+    free(tenants->slots);
     coxi_mutex_fini(&tenants->seats.lock);
     free(tenants);
 }

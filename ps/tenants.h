@@ -82,7 +82,8 @@ int coxi_tenants_new(const struct coxi_tenants_options *options,
                      struct coxi_tenants **ret);
 
 /* The run of the key with this index (0 without a keyring), which is made at its first
- * use and stays. COX_EIO: its directory cannot be made; COX_ENOMEM. Any thread. */
+ * use and stays. COX_EIO: its directory cannot be made; COX_ENOMEM. Any thread; only
+ * callers with the same key wait for the disk. */
 int coxi_tenants_get(struct coxi_tenants *tenants, uint32_t key,
                      struct coxi_tenant **ret);
 
@@ -98,7 +99,7 @@ struct coxi_tenant *coxi_tenants_made(struct coxi_tenants *tenants, uint32_t key
 
 struct coxi_seats *coxi_tenants_seats(struct coxi_tenants *tenants);
 
-/* Abandons restores whose clients are gone. */
+/* Abandons restores whose clients are gone. Waits for nobody. */
 void coxi_tenants_tick(struct coxi_tenants *tenants);
 
 /* Ends the threads of all runs, whose requests nobody may add any more. Takes NULL. */

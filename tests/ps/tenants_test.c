@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "common/file.h"
@@ -179,6 +180,66 @@ TEST(a_run_reaches_no_checkpoint_of_another)
     assert_code(COX_EIO, restore(b, made));
     check_value(a, 1);
     coxi_psc_close(a);
+    coxi_psc_close(b);
+    shared_close(&shared);
+}
+
+/* ---- a disk that is as slow as the test wants it */
+
+static struct {
+    struct coxi_mutex lock;
+    pthread_cond_t changed;
+    bool shut;
+    bool is_one_at; /* somebody makes the directory of run a */
+} gate = {.lock = COXI_MUTEX_INIT, .changed = PTHREAD_COND_INITIALIZER};
+
+int mkdir(const char *path, mode_t mode)
+{
+    size_t len = strlen(path);
+    if (len > 7 && strcmp(path + len - 7, "/root/a") == 0) {
+        coxi_lock(&gate.lock);
+        gate.is_one_at = true;
+        while (gate.shut) {
+            coxi_wait_for_end(&gate.changed, &gate.lock);
+        }
+        coxi_unlock(&gate.lock);
+    }
+    return (int)syscall(SYS_mkdirat, AT_FDCWD, path, mode);
+}
+
+static void shut_gate(bool shut)
+{
+    coxi_lock(&gate.lock);
+    gate.shut = shut;
+    (void)pthread_cond_broadcast(&gate.changed);
+    coxi_unlock(&gate.lock);
+}
+
+static bool is_one_at_gate(void *arg)
+{
+    (void)arg;
+    coxi_lock(&gate.lock);
+    bool is = gate.is_one_at;
+    coxi_unlock(&gate.lock);
+    return is;
+}
+
+static struct caller *visit(const struct coxi_key *key);
+
+TEST(nobody_waits_for_the_directory_of_another_run)
+{
+    struct shared shared;
+    shut_gate(true);
+    shared_open(&shared, 2, 0);
+    struct caller *a = visit(&shared.a);
+    coxi_test_until(is_one_at_gate, NULL, "run a's directory");
+    struct coxi_psc *b = dial(&shared, &shared.b);
+    begin(b, 2);
+    check_value(b, 2);
+    coxi_ps_tick(shared.harbour.ps);
+    shut_gate(false);
+    (void)caller_expect(a, COXI_HELLO);
+    caller_close(a);
     coxi_psc_close(b);
     shared_close(&shared);
 }
