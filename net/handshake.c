@@ -305,6 +305,11 @@ static int check_dial(struct coxi_handshake *handshake)
         tag_of(key, dial, tag) && is_equal(tag, dial->tag) &&
         dial->seal <= COXI_SEAL_FULL;
     OPENSSL_cleanse(key, sizeof(key));
+    if (is_ours && handshake->guard.seen != NULL &&
+        coxi_seen_before(handshake->guard.seen, dial->tag)) {
+        return coxi_error(COX_EDENIED,
+                          "a peer repeats the first message of another connection");
+    }
     return is_ours ? 0 : coxi_error(COX_EDENIED, "a peer has another key, or none");
 }
 

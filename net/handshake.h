@@ -16,7 +16,8 @@
  * SHA-256 of all bytes of both sides before the proofs as salt. So they are bound to
  * both roles and indexes, to the run and to what was agreed; and they cannot be
  * replayed or reflected, because each side has chosen a nonce, and the two proofs
- * differ.
+ * differ. Somebody may send a dialler's first message again, though: an acceptor that
+ * remembers it (seen.h) turns it away before the costly computations, too.
  *
  * A peer that fails the handshake gets no answer: the connection is closed.
  */
@@ -28,6 +29,7 @@
 #include <stdint.h>
 
 #include "net/keyring.h"
+#include "net/seen.h"
 
 /* Only the end that dials names its run. */
 #define COXI_RUN_UNNAMED UINT64_MAX
@@ -48,6 +50,8 @@ struct coxi_guard {
     struct coxi_key key;
     /* of an acceptor that several runs share, in place of `key`: borrowed; or NULL */
     const struct coxi_keyring *keys;
+    /* of an acceptor: refuses first messages that it has seen before: borrowed; or NULL */
+    struct coxi_seen *seen;
     struct coxi_party self;
     enum coxi_seal seal;
     /* Records of a direction until the next key (seal.h); 0: as usual. The same at both
