@@ -16,6 +16,7 @@
 #include "common/sync.h"
 #include "net/daemon.h"
 #include "net/server.h"
+#include "worker/announcer.h"
 #include "worker/payloads.h"
 #include "worker/run.h"
 #include "worker/slots.h"
@@ -549,8 +550,10 @@ static int open_worker(struct worker *worker)
         r = coxi_server_open(&server, &worker->server);
     }
     if (r == 0 && options->address_file != NULL) {
-        r = coxi_daemon_announce(options->address_file,
-                                 coxi_server_url(worker->server));
+        const char *url = coxi_server_url(worker->server);
+        r = options->announcer != NULL && options->announcer->pid > 0
+                ? coxi_announcer_tell(options->announcer, url)
+                : coxi_daemon_announce(options->address_file, url);
     }
     if (r == 0) {
         if (options->prints_apart) {
