@@ -254,7 +254,8 @@ static void finish(struct world *w)
                                           .result_len = (uint32_t)values.len};
         r = coxi_buffer_append(&payload, values.data, values.len);
     }
-    const struct coxi_message m = {.kind = COXI_DONE, .done = {done, w->n_heads}};
+    const struct coxi_message m = {
+        .kind = COXI_DONE, .done = {.closures = done, .n_closures = w->n_heads}};
     if (r == 0 && end->greeted) {
         (void)peer_send(&end->peer, &m, payload.data, payload.len);
     }
