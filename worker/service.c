@@ -336,14 +336,6 @@ static int drop_resource(struct worker *worker, struct coxi_run *run,
         &(struct coxi_recall){.closures = &making, .n_closures = 1, .running = true});
 }
 
-static void drop_results(struct coxi_run *run, const struct coxi_recall *dropped)
-{
-    for (size_t i = 0; i < dropped->n_closures; i++) {
-        coxi_results_drop(&run->results, dropped->closures[i].closure,
-                          dropped->closures[i].attempt);
-    }
-}
-
 static int take_closures(struct worker *worker, struct coxi_run *run,
                          const struct coxi_dispatch *dispatch,
                          const struct coxi_frame *frame)
@@ -378,7 +370,7 @@ static int handle(struct worker *worker, struct coxi_run *run,
         coxi_run_send_result(run, &m->result);
         return 0;
     case COXI_RESULT_DROP:
-        drop_results(run, &m->recall);
+        coxi_results_drop_all(&run->results, &m->recall);
         return 0;
     case COXI_WANT_DATA:
         return worker->options.client == NULL
