@@ -50,9 +50,13 @@ int coxi_announcer_start(const char *path, struct coxi_announcer *ret)
     return 0;
 }
 
-int coxi_announcer_tell(struct coxi_announcer *announcer, const char *address)
+int coxi_announcer_tell(struct coxi_announcer *announcer, const char *path,
+                        const char *address)
 {
     int status = 0;
+    if (announcer == NULL || announcer->pid == 0) {
+        return coxi_daemon_announce(path, address);
+    }
     (void)coxi_fd_write(announcer->to, address, strlen(address));
     (void)close(announcer->to);
     while (waitpid(announcer->pid, &status, 0) < 0 && errno == EINTR) {
@@ -60,5 +64,5 @@ int coxi_announcer_tell(struct coxi_announcer *announcer, const char *address)
     announcer->pid = 0;
     return WIFEXITED(status) && WEXITSTATUS(status) == WRITTEN
                ? 0
-               : coxi_error(COX_EIO, "cannot write the address file");
+               : coxi_error(COX_EIO, "cannot write the address file %s", path);
 }

@@ -19,7 +19,9 @@ struct coxi_announcer {
 int coxi_announcer_start(const char *path, struct coxi_announcer *ret);
 
 /* Has the address written, and waits for the end of the other process, which does
- * nothing else. COX_EIO: it could not. */
-int coxi_announcer_tell(struct coxi_announcer *announcer, const char *address);
+ * nothing else. Without such a process (`announcer` may be NULL) writes it to `path`.
+ * COX_EIO. */
+int coxi_announcer_tell(struct coxi_announcer *announcer, const char *path,
+                        const char *address);
 
 #endif

@@ -542,10 +542,8 @@ static int open_worker(struct worker *worker)
         r = coxi_server_open(&server, &worker->server);
     }
     if (r == 0 && options->address_file != NULL) {
-        const char *url = coxi_server_url(worker->server);
-        r = options->announcer != NULL && options->announcer->pid > 0
-                ? coxi_announcer_tell(options->announcer, url)
-                : coxi_daemon_announce(options->address_file, url);
+        r = coxi_announcer_tell(options->announcer, options->address_file,
+                                coxi_server_url(worker->server));
     }
     if (r == 0) {
         if (options->prints_apart) {
