@@ -280,9 +280,9 @@ const struct coxi_agreed *coxi_handshake_agreed(const struct coxi_handshake *han
 static void choose_key(struct coxi_guard *guard, const struct dial_message *dial)
 {
     if (guard->keys != NULL) {
-        const struct coxi_key *key = coxi_keyring_find(
-            guard->keys, (enum coxi_role)dial->role, dial->key, &guard->self.key);
-        guard->key = key != NULL ? *key : (struct coxi_key){.kind = COXI_KEY_NONE};
+        guard->key = (struct coxi_key){.kind = COXI_KEY_NONE};
+        (void)coxi_keyring_find(guard->keys, (enum coxi_role)dial->role, dial->key,
+                                &guard->key, &guard->self.key);
     }
 }
 

@@ -49,7 +49,7 @@ enum { COXI_CIPHER_AES_128_GCM = 1, COXI_CIPHER_CHACHA20_POLY1305 = 2 };
 struct coxi_guard {
     struct coxi_key key;
     /* of an acceptor that several runs share, in place of `key`: borrowed; or NULL */
-    const struct coxi_keyring *keys;
+    struct coxi_keyring *keys;
     /* of an acceptor: refuses first messages that it has seen before: borrowed; or NULL */
     struct coxi_seen *seen;
     struct coxi_party self;

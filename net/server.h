@@ -69,7 +69,7 @@ struct coxi_server_options {
     int peer_timeout_ms;
     const struct coxi_key *key; /* the run's, borrowed; NULL: nobody proves anything */
     /* of the runs that share this server, in place of `key`: borrowed; or NULL */
-    const struct coxi_keyring *keys;
+    struct coxi_keyring *keys;
     bool local_path;                         /* accept it if a peer offers it */
     const struct coxi_server_events *events; /* borrowed */
     void *arg;

@@ -32,7 +32,7 @@ struct coxi_payloads {
     struct coxi_store *store;
     struct coxi_memory memory;
     struct coxi_memory readers; /* counts in `memory`, too */
-    bool is_shared;             /* other runs use the same ps */
+    atomic_bool is_shared;      /* other runs use the same ps */
 };
 
 /* The budget is as large as that of variables and tables (--memory-max), but at least

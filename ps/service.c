@@ -7,6 +7,7 @@
  */
 #include "ps/service.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +22,8 @@
 
 _Static_assert((int)COXI_PULL_ROOM <= (int)COXI_LINK_MADE_ROOM,
                "what a link has room for is enough");
+
+enum { REMOVE_TRIES = 1000, REMOVE_REST_MS = 10 };
 
 struct coxi_ps {
     struct coxi_server *server;
@@ -334,10 +337,14 @@ static int on_hello(void *arg, struct coxi_peer *peer)
     if (r == 0) {
         r = coxi_tenant_enter(tenant);
     }
-    if (r != 0 || peer->hello.role != COXI_ROLE_CLIENT) {
+    if (r != 0) {
         return r;
     }
-    r = coxi_store_greeted(tenant->store, &peer->hello.session);
+    if (coxi_tenant_is_removed(tenant)) {
+        r = coxi_error(COX_EDENIED, "the key of this run was removed");
+    } else if (peer->hello.role == COXI_ROLE_CLIENT) {
+        r = coxi_store_greeted(tenant->store, &peer->hello.session);
+    }
     if (r != 0) {
         coxi_tenant_leave(tenant);
     }
@@ -542,6 +549,33 @@ int coxi_ps_open(const struct coxi_ps_options *options, struct coxi_ps **ret)
 const char *coxi_ps_url(const struct coxi_ps *ps)
 {
     return coxi_server_url(ps->server);
+}
+
+static bool is_of(const void *arg, const struct coxi_peer *peer)
+{
+    return peer->of == arg;
+}
+
+/* Closes connections until none is left: one may just be greeting. */
+static void remove_tenant(struct coxi_ps *ps, struct coxi_tenant *tenant)
+{
+    for (int i = 0; i < REMOVE_TRIES && !coxi_tenant_is_left(tenant); i++) {
+        coxi_server_close(ps->server, is_of, tenant, COX_EDENIED,
+                          "the key of this run was removed");
+        (void)poll(NULL, 0, REMOVE_REST_MS);
+    }
+    coxi_tenant_forget(tenant);
+}
+
+void coxi_ps_take_keys(struct coxi_ps *ps)
+{
+    coxi_tenants_note_count(ps->tenants);
+    for (uint32_t i = 0; i < coxi_tenants_count(ps->tenants); i++) {
+        struct coxi_tenant *tenant = coxi_tenants_made(ps->tenants, i);
+        if (tenant != NULL && coxi_tenant_is_removed(tenant)) {
+            remove_tenant(ps, tenant);
+        }
+    }
 }
 
 void coxi_ps_tick(struct coxi_ps *ps)

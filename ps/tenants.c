@@ -17,7 +17,7 @@ enum { ROOT_MODE = 0700 };
 
 struct coxi_tenants {
     struct coxi_tenants_options options;
-    uint32_t n_keys;
+    uint32_t n_slots;
     struct coxi_memory memory; /* of the variables and tables of all runs */
     struct coxi_memory payloads;
     struct coxi_seats seats;
@@ -88,7 +88,7 @@ static int make_store(struct coxi_tenant *tenant)
                            tenants->options.memory_max);
         tenant->payloads.memory.whole = &tenants->payloads;
         coxi_store_work_in(tenant->store, &tenant->payloads.memory);
-        tenant->payloads.is_shared = tenants->n_keys > 1;
+        atomic_store(&tenant->payloads.is_shared, coxi_tenants_count(tenants) > 1);
     }
     return r;
 }
@@ -106,6 +106,7 @@ static int tenant_new(struct coxi_tenants *tenants, uint32_t key,
     tenant->tenants = tenants;
     tenant->name = options->keys != NULL ? coxi_keyring_name(options->keys, key) : "";
     tenant->ps_index = options->ps_index;
+    tenant->key = key;
     int r = set_root(tenant);
     if (r == 0) {
         r = make_store(tenant);
@@ -159,16 +160,16 @@ int coxi_tenants_new(const struct coxi_tenants_options *options,
     coxi_mutex_init(&tenants->seats.lock);
     tenants->seats.n = options->seats;
     tenants->options = *options;
-    tenants->n_keys = options->keys != NULL ? coxi_keyring_count(options->keys) : 1;
+    tenants->n_slots = options->keys != NULL ? COXI_KEYRING_MAX : 1;
     coxi_memory_init(&tenants->memory);
     tenants->memory.max_bytes = options->memory_max;
     coxi_payloads_budget(&tenants->payloads, options->memory_max);
-    tenants->slots = calloc(tenants->n_keys, sizeof(*tenants->slots));
+    tenants->slots = calloc(tenants->n_slots, sizeof(*tenants->slots));
     if (tenants->slots == NULL) {
         coxi_tenants_free(tenants);
         return coxi_error_memory("the runs");
     }
-    for (uint32_t i = 0; i < tenants->n_keys; i++) {
+    for (uint32_t i = 0; i < tenants->n_slots; i++) {
         coxi_mutex_init(&tenants->slots[i].making);
     }
     *ret = tenants;
@@ -193,7 +194,8 @@ int coxi_tenants_get(struct coxi_tenants *tenants, uint32_t key,
 
 uint32_t coxi_tenants_count(const struct coxi_tenants *tenants)
 {
-    return tenants->n_keys;
+    struct coxi_keyring *keys = tenants->options.keys;
+    return keys != NULL ? coxi_keyring_count(keys) : 1;
 }
 
 struct coxi_tenant *coxi_tenants_made(struct coxi_tenants *tenants, uint32_t key)
@@ -208,7 +210,7 @@ struct coxi_seats *coxi_tenants_seats(struct coxi_tenants *tenants)
 
 void coxi_tenants_tick(struct coxi_tenants *tenants)
 {
-    for (uint32_t i = 0; i < tenants->n_keys; i++) {
+    for (uint32_t i = 0; i < tenants->n_slots; i++) {
         struct coxi_tenant *tenant = coxi_tenants_made(tenants, i);
         if (tenant != NULL && coxi_deferred_is_orphaned(tenant->restores)) {
             coxi_store_abandon_restore(tenant->store);
@@ -216,9 +218,47 @@ void coxi_tenants_tick(struct coxi_tenants *tenants)
     }
 }
 
+/* ---- keys that are removed */
+
+bool coxi_tenant_is_removed(const struct coxi_tenant *tenant)
+{
+    struct coxi_keyring *keys = tenant->tenants->options.keys;
+    return keys != NULL && !coxi_keyring_has(keys, tenant->key);
+}
+
+bool coxi_tenant_is_left(const struct coxi_tenant *tenant)
+{
+    return atomic_load(&tenant->n_connections) == 0;
+}
+
+/* Nobody claims meanwhile, because the run has no connections. */
+void coxi_tenant_forget(struct coxi_tenant *tenant)
+{
+    struct coxi_seats *seats = &tenant->tenants->seats;
+    struct coxi_session owner;
+    coxi_store_abandon_restore(tenant->store);
+    if (coxi_store_owner(tenant->store, &owner)) {
+        (void)coxi_store_vacate(tenant->store, &owner);
+    }
+    coxi_lock(&seats->lock);
+    tenant->seat.is_owned = false;
+    coxi_unlock(&seats->lock);
+}
+
+void coxi_tenants_note_count(struct coxi_tenants *tenants)
+{
+    bool shared = coxi_tenants_count(tenants) > 1;
+    for (uint32_t i = 0; i < tenants->n_slots; i++) {
+        struct coxi_tenant *tenant = coxi_tenants_made(tenants, i);
+        if (tenant != NULL) {
+            atomic_store(&tenant->payloads.is_shared, shared);
+        }
+    }
+}
+
 void coxi_tenants_stop(struct coxi_tenants *tenants)
 {
-    for (uint32_t i = 0; tenants != NULL && i < tenants->n_keys; i++) {
+    for (uint32_t i = 0; tenants != NULL && i < tenants->n_slots; i++) {
         struct coxi_tenant *tenant = coxi_tenants_made(tenants, i);
         if (tenant != NULL) {
             tenant_stop(tenant);
@@ -231,7 +271,7 @@ void coxi_tenants_free(struct coxi_tenants *tenants)
     if (tenants == NULL) {
         return;
     }
-    for (uint32_t i = 0; tenants->slots != NULL && i < tenants->n_keys; i++) {
+    for (uint32_t i = 0; tenants->slots != NULL && i < tenants->n_slots; i++) {
         struct coxi_tenant *tenant = coxi_tenants_made(tenants, i);
         if (tenant != NULL) {
             tenant_free(tenant);

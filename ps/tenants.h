@@ -42,7 +42,8 @@ struct coxi_tenant {
     struct coxi_tenants *tenants;
     const char *name; /* of its key; "" if there is no keyring */
     uint32_t ps_index;
-    char *root; /* the directory beneath which its files lie; NULL: anywhere */
+    uint32_t key; /* its index */
+    char *root;   /* the directory beneath which its files lie; NULL: anywhere */
     struct coxi_seat seat COXI_GUARDED_BY_OF(struct coxi_seats, lock);
     struct coxi_store *store;
     struct coxi_deferred *snapshots;
@@ -71,9 +72,9 @@ struct coxi_tenants_options {
     /* the directory beneath which all files lie, borrowed; NULL: anywhere. With a
      * keyring, the files of a run lie beneath its directory ROOT/NAME, which is made */
     const char *root;
-    const struct coxi_keyring *keys; /* borrowed; NULL: one run, without a name */
-    uint32_t seats;                  /* how many runs may have the ps at a time */
-    coxi_deferred_run do_snapshot;   /* called with the coxi_tenant */
+    struct coxi_keyring *keys;     /* borrowed; NULL: one run, without a name */
+    uint32_t seats;                /* how many runs may have the ps at a time */
+    coxi_deferred_run do_snapshot; /* called with the coxi_tenant */
     coxi_deferred_run do_reading;
 };
 
@@ -95,6 +96,19 @@ void coxi_tenant_leave(struct coxi_tenant *tenant);
 /* How many keys there are; and the run of a key, or NULL: nobody has used it yet. Any
  * thread. */
 uint32_t coxi_tenants_count(const struct coxi_tenants *tenants);
+
+/* True if the run's key was removed (coxi_keyring_reload): nobody may enter. To be asked
+ * after coxi_tenant_enter. Any thread. */
+bool coxi_tenant_is_removed(const struct coxi_tenant *tenant);
+
+/* True if no connection is there that has entered. */
+bool coxi_tenant_is_left(const struct coxi_tenant *tenant);
+
+/* Frees what a removed run has in its store, once its connections are gone. */
+void coxi_tenant_forget(struct coxi_tenant *tenant);
+
+/* Keys have been added or removed. */
+void coxi_tenants_note_count(struct coxi_tenants *tenants);
 struct coxi_tenant *coxi_tenants_made(struct coxi_tenants *tenants, uint32_t key);
 
 struct coxi_seats *coxi_tenants_seats(struct coxi_tenants *tenants);

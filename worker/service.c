@@ -192,8 +192,8 @@ static struct coxi_run *run_of(struct worker *worker, const struct coxi_peer *pe
     return run;
 }
 
-static void log_client(struct worker *worker, const struct coxi_session *session,
-                       int code)
+static int log_client(struct worker *worker, const struct coxi_session *session,
+                      int code)
 {
     uint64_t n;
     if (coxi_seldom_some(&worker->clients[code != 0], &n)) {
@@ -203,6 +203,7 @@ static void log_client(struct worker *worker, const struct coxi_session *session
                  (unsigned long long)session->generation, coxi_error_name(code),
                  (unsigned long long)n);
     }
+    return code;
 }
 
 static int on_hello(void *arg, struct coxi_peer *peer)
@@ -212,9 +213,7 @@ static int on_hello(void *arg, struct coxi_peer *peer)
         return coxi_error(COX_EREFUSED, "this is a worker: it accepts only clients");
     }
     if (peer->hello.channel == COXI_CHANNEL_CONTROL) {
-        int r = begin_run(worker, peer);
-        log_client(worker, &peer->hello.session, r);
-        return r;
+        return log_client(worker, &peer->hello.session, begin_run(worker, peer));
     }
     struct coxi_run *run = run_of_client(worker, peer);
     if (run == NULL) {
