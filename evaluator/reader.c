@@ -332,13 +332,11 @@ int cox_reader_open(const struct cox_cluster *cluster,
     }
     reader->options = o;
     reader->options.timeout_ms = o.timeout_ms > 0 ? o.timeout_ms : DEFAULT_timeout_ms;
-    r = coxi_key_open(o.key_file, &reader->key);
-    if (r != 0) {
-        r = coxi_error(r, "cox_reader_options.key_file: %s", coxi_error_text());
-    } else {
+    r = coxi_key_open(o.key_file, "cox_reader_options.key_file", &reader->key);
+    if (r == 0) {
         r = coxi_key_set_seal(&reader->key, o.seal, "cox_reader_options.seal");
-        r = r == 0 ? start(reader, cluster) : r;
     }
+    r = r == 0 ? start(reader, cluster) : r;
     if (r != 0) {
         cox_reader_close(reader);
         return r;

@@ -286,6 +286,11 @@ static void choose_key(struct coxi_guard *guard, const struct dial_message *dial
     }
 }
 
+bool coxi_handshake_begins(uint32_t magic)
+{
+    return magic == DIAL_MAGIC;
+}
+
 /* Checks that the dialler has the key of its role. */
 static int check_dial(struct coxi_handshake *handshake)
 {

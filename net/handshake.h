@@ -99,6 +99,10 @@ size_t coxi_handshake_need(const struct coxi_handshake *handshake);
  * the key; COX_EVERSION: it speaks another version; COX_ENOMEM. */
 int coxi_handshake_take(struct coxi_handshake *handshake, const uint8_t *bytes);
 
+/* True if these are the first four bytes of a dialler's handshake: for an acceptor that
+ * has no key. */
+bool coxi_handshake_begins(uint32_t magic);
+
 /* What was agreed, once the handshake is over. Lives as long as the handshake. */
 const struct coxi_agreed *coxi_handshake_agreed(const struct coxi_handshake *handshake);
 

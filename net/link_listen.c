@@ -363,7 +363,9 @@ int coxi_listener_open(const char *url, const struct coxi_guard *guard,
     if (failed != 0) {
         listener_free(listener);
         return coxi_error(failed == NNG_EADDRINUSE ? COX_EAGAIN : COX_EADDRESS,
-                          "cannot listen at %s: %s", url, nng_strerror(failed));
+                          "cannot listen at %s: %s", url,
+                          failed == NNG_EADDRINVAL ? "this host has no such address"
+                                                   : nng_strerror(failed));
     }
     set_url(listener, url);
     listener->is_ipc = coxi_url_is_ipc(url);

@@ -24,6 +24,7 @@
 #include "common/error.h"
 #include "common/sync.h"
 #include "net/gather.h"
+#include "net/handshake.h"
 #include "net/link.h"
 #include "net/link_internal.h"
 
@@ -153,7 +154,10 @@ static int parse(struct coxi_link *link)
         }
         memcpy(&p, link->in + link->in_begin, sizeof(p));
         if (p.magic != COXI_LINK_MAGIC) {
-            return coxi_error(COX_EPROTO, "the peer does not speak this protocol");
+            return coxi_error(COX_EPROTO, "%s",
+                              coxi_handshake_begins(p.magic)
+                                  ? "the peer has a key, and we have none"
+                                  : "the peer does not speak this protocol");
         }
         if (p.meta_len == 0 && p.payload_len > 0) {
             return coxi_error(COX_EPROTO, "frame with a payload and no metadata");

@@ -186,8 +186,8 @@ static int begin_claim(struct coxi_tenant *tenant, struct coxi_server *server)
     }
     return may_claim ? 0
                      : coxi_error(COX_EBUSY,
-                                  "ps %u serves %u runs already: end one of them, or "
-                                  "raise --runs",
+                                  "ps %u serves as many runs as its --runs allows, %u: "
+                                  "end one of them, or raise --runs",
                                   tenant->ps_index, seats->n);
 }
 

@@ -337,8 +337,9 @@ void coxi_run_load(struct coxi_run *run, const struct coxi_module_rules *rules,
     answer.status.code = r;
     answer.status.message = r != 0 ? coxi_error_text() : "";
     if (r != COX_ENOENT) {
-        coxi_log(r == 0 ? COXI_LOG_INFO : COXI_LOG_ERROR, "module", "name=%s result=%s",
-                 request->module.name, coxi_error_name(r));
+        coxi_log(r == 0 ? COXI_LOG_INFO : COXI_LOG_ERROR, "module",
+                 "name=%s result=%s text=\"%s\"", request->module.name,
+                 coxi_error_name(r), answer.status.message);
     }
     (void)coxi_message_send(run->control, &answer, NULL, false);
 }
