@@ -133,7 +133,7 @@ int coxi_deferred_new(const char *name, coxi_deferred_run run, void *arg,
 int coxi_deferred_add(struct coxi_deferred *deferred, struct coxi_link *link,
                       const struct coxi_frame *frame)
 {
-    struct request *request;
+    struct request *request = NULL;
     int r = request_new(deferred, link, frame, &request);
     if (r != 0) {
         return r;
