@@ -182,7 +182,7 @@ TEST(link_closes_when_frames_in_line_may_take_no_more_memory)
     const struct iovec segment = {long_payload, COXI_LINK_COPY_MAX - 1};
     const struct coxi_outgoing frame = {
         .meta = "x", .meta_len = 1, .payload = &segment, .n_payload = 1};
-    for (int i = 0; i < 2 * MB / COXI_LINK_COPY_MAX; i++) {
+    for (size_t i = 0; i < 2 * MB / COXI_LINK_COPY_MAX; i++) {
         assert_code(0, coxi_link_send(link, &frame, true));
     }
     assert_true(atomic_load(&held.bytes) >= MB);
