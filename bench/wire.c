@@ -7,6 +7,7 @@
  * The first, third and last of these also with a key, by seal (none, mac, full), against
  * the same link without a key, each side on a core of its own.
  *   handshakes                    in memory, both ends of each on one core
+ *   replayed handshakes           the acceptor's end, if its peer only repeats a message
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -479,10 +480,45 @@ static void measure_handshakes(struct bench *bench)
     bench_report(bench, "wire", &m);
 }
 
+/* How many first messages a core answers, or refuses because it has seen them
+ * (`remembers`), if somebody sends a recorded one again and again. */
+static void measure_replays(struct bench *bench, bool remembers)
+{
+    struct coxi_guard ps = guard_of(COXI_ROLE_PS, COXI_SEAL_FULL);
+    const struct coxi_guard client = guard_of(COXI_ROLE_CLIENT, COXI_SEAL_FULL);
+    struct coxi_handshake *dialler;
+    struct bench_measurement m = {.name = "replayed handshakes",
+                                  .params = remembers ? "{\"remembers\": true}"
+                                                      : "{\"remembers\": false}",
+                                  .unit = "1/s",
+                                  .baseline_name = ""};
+    size_t len;
+    bench_check(coxi_handshake_dial(&client, &dialler), "handshake");
+    if (remembers) {
+        bench_check(coxi_seen_new(&ps.seen), "handshake");
+    }
+    for (; m.n_rounds < BENCH_ROUNDS; m.n_rounds++) {
+        double start = bench_cpu_self();
+        int n = 0;
+        for (; bench_cpu_self() - start < bench->seconds / BENCH_ROUNDS; n++) {
+            struct coxi_handshake *acceptor;
+            bench_check(coxi_handshake_accept(&ps, &acceptor), "handshake");
+            (void)coxi_handshake_take(acceptor, coxi_handshake_out(dialler, &len));
+            coxi_handshake_free(acceptor);
+        }
+        m.value[m.n_rounds].value = n / (bench_cpu_self() - start);
+    }
+    bench_report(bench, "wire", &m);
+    coxi_handshake_free(dialler);
+    coxi_seen_free(ps.seen);
+}
+
 void bench_wire(struct bench *bench)
 {
     measure_transport(bench, true);
     measure_transport(bench, false);
     measure_seals(bench);
     measure_handshakes(bench);
+    measure_replays(bench, false);
+    measure_replays(bench, true);
 }

@@ -105,7 +105,7 @@ static int key_reader(int argc, char **argv)
     if (!coxi_command_options(&reader_program, argc, argv, &config, 1, &words, &code)) {
         return code;
     }
-    int r = coxi_key_open(config.key_file, &key);
+    int r = coxi_key_open(config.key_file, "--key-file", &key);
     if (r == 0 && key.kind == COXI_KEY_NONE) {
         r = coxi_error(
             COX_EINVAL,

@@ -13,17 +13,27 @@ void *coxi_aligned_new(size_t bytes)
     return bytes > SIZE_MAX - 63 ? NULL : aligned_alloc(64, coxi_align(bytes, 64));
 }
 
-int coxi_buffer_reserve(struct coxi_buffer *buffer, size_t more)
+size_t coxi_buffer_need(const struct coxi_buffer *buffer, size_t more)
 {
-    if (more <= buffer->capacity - buffer->len) {
-        return 0;
+    size_t capacity = buffer->capacity;
+    if (more <= capacity - buffer->len) {
+        return capacity;
     }
     if (more > SIZE_MAX / 4) {
-        return coxi_error_memory("a buffer");
+        return SIZE_MAX;
     }
-    size_t capacity = buffer->capacity < 256 ? 256 : buffer->capacity;
+    capacity = capacity < 256 ? 256 : capacity;
     while (capacity - buffer->len < more) {
         capacity *= 2;
+    }
+    return capacity;
+}
+
+int coxi_buffer_reserve(struct coxi_buffer *buffer, size_t more)
+{
+    size_t capacity = coxi_buffer_need(buffer, more);
+    if (capacity == buffer->capacity) {
+        return 0;
     }
     uint8_t *data = coxi_aligned_new(capacity);
     if (data == NULL) {

@@ -28,6 +28,9 @@ void *coxi_aligned_new(size_t bytes);
  * unchanged. */
 int coxi_buffer_reserve(struct coxi_buffer *buffer, size_t more);
 
+/* The capacity that the buffer has after coxi_buffer_reserve(buffer, more). */
+size_t coxi_buffer_need(const struct coxi_buffer *buffer, size_t more);
+
 /* Appends `len` bytes (`bytes` NULL: zeros) and pads with zeros to a multiple of 8. */
 int coxi_buffer_append(struct coxi_buffer *buffer, const void *bytes, size_t len);
 

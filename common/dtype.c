@@ -217,12 +217,12 @@ static bool unpack_value(const uint8_t **at, const uint8_t *end, struct cox_valu
 int coxi_values_unpack(const void *bytes, size_t len,
                        struct cox_value ret[COXI_VALUES_MAX], size_t *ret_n)
 {
-    const uint8_t *at = bytes;
-    const uint8_t *end = at + len;
     *ret_n = 0;
     if (len == 0) {
-        return 0;
+        return 0; /* `bytes` may be NULL */
     }
+    const uint8_t *at = bytes;
+    const uint8_t *end = at + len;
     const uint64_t *count = take(&at, end, sizeof(*count));
     if (count == NULL || *count > COXI_VALUES_MAX) {
         return coxi_error(COX_EPROTO, "malformed values");

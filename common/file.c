@@ -232,7 +232,9 @@ static int make_temporary(const char *name, char ret[64])
 {
     (void)snprintf(ret, 64, "%s/%s", temporary(), name);
     if (mkdtemp(ret) == NULL) {
-        return coxi_error_errno(COX_EIO, "cannot make a directory in %s", temporary());
+        int r = coxi_error_errno(COX_EIO, "cannot make a directory in %s", temporary());
+        return coxi_error(r, "%s; TMPDIR names another place (40 bytes at most)",
+                          coxi_error_text());
     }
     return 0;
 }

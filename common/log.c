@@ -108,17 +108,33 @@ void coxi_log_line(enum coxi_log_level level, const char *event, const char *for
 
 /* ---- events that others can cause as often as they like */
 
-bool coxi_seldom(struct coxi_seldom *seldom, uint64_t *ret_n)
+/* If a thread looks at `lines` just before another begins a new span, its event is only
+ * counted. */
+static bool is_among(struct coxi_seldom *seldom, unsigned most, uint64_t *ret_n)
 {
     uint64_t now = coxi_now_ms();
     uint64_t last = atomic_load(&seldom->told_ms);
     atomic_fetch_add(&seldom->n, 1);
-    if ((last != 0 && now - last < COXI_SELDOM_MS) ||
-        !atomic_compare_exchange_strong(&seldom->told_ms, &last, now)) {
+    if ((last == 0 || now - last >= COXI_SELDOM_MS) &&
+        atomic_compare_exchange_strong(&seldom->told_ms, &last, now)) {
+        atomic_store(&seldom->lines, 0);
+    }
+    if (atomic_load(&seldom->lines) >= most ||
+        atomic_fetch_add(&seldom->lines, 1) >= most) {
         return false;
     }
     *ret_n = atomic_exchange(&seldom->n, 0);
     return true;
+}
+
+bool coxi_seldom(struct coxi_seldom *seldom, uint64_t *ret_n)
+{
+    return is_among(seldom, 1, ret_n);
+}
+
+bool coxi_seldom_some(struct coxi_seldom *seldom, uint64_t *ret_n)
+{
+    return is_among(seldom, COXI_SELDOM_SOME, ret_n);
 }
 
 /* ---- the bound on its size */

@@ -65,12 +65,17 @@ void coxi_log_line(enum coxi_log_level level, const char *event, const char *for
 struct coxi_seldom {
     atomic_uint_least64_t told_ms;
     atomic_uint_least64_t n; /* events since the last line */
+    atomic_uint lines;       /* since told_ms, for coxi_seldom_some */
 };
 
-enum { COXI_SELDOM_MS = 10000 };
+enum { COXI_SELDOM_MS = 10000, COXI_SELDOM_SOME = 16 };
 
 /* Counts an event. True: log a line now, which says *ret_n, the number of events since
  * the last line, this one included. Any thread. */
 bool coxi_seldom(struct coxi_seldom *seldom, uint64_t *ret_n);
+
+/* The same for events that members cause, of which each counts as long as there are few:
+ * COXI_SELDOM_SOME lines in COXI_SELDOM_MS. */
+bool coxi_seldom_some(struct coxi_seldom *seldom, uint64_t *ret_n);
 
 #endif

@@ -244,12 +244,10 @@ static int prepare_directory(struct cox_coordinator *c)
 
 static int prepare_key(struct cox_coordinator *c)
 {
-    int r = coxi_key_open(c->options.key_file, &c->site.key);
-    if (r == 0 && c->site.key.kind == COXI_KEY_READER) {
-        r = coxi_error(COX_EINVAL, "that is the key of readers, not the run's");
-    }
+    int r =
+        coxi_key_open_member(c->options.key_file, "cox_options.key_file", &c->site.key);
     return r != 0
-               ? coxi_error(r, "cox_options.key_file: %s", coxi_error_text())
+               ? r
                : coxi_key_set_seal(&c->site.key, c->options.seal, "cox_options.seal");
 }
 

@@ -126,6 +126,17 @@ static int remember(struct cox_reader *reader, const struct view *next)
     return r;
 }
 
+/* Why the answers of the ps make no view. */
+static int say_no_view(int code)
+{
+    if (code == COX_ENOMEM) {
+        return coxi_error_memory("a list of variables");
+    }
+    return coxi_error(code, code == COX_EFENCED
+                                ? "the ps serve different runs or clients"
+                                : "a ps has sent an answer that cannot be used");
+}
+
 /* Asks all ps for a view. */
 static int attach(struct cox_reader *reader, int timeout_ms)
 {
@@ -146,9 +157,7 @@ static int attach(struct cox_reader *reader, int timeout_ms)
     int r = coxi_round_end(&round);
     free(calls);
     if (r == 0 && view.code != 0) {
-        r = coxi_error(view.code, view.code == COX_EFENCED
-                                      ? "the ps serve different runs or clients"
-                                      : "a ps has sent an answer that cannot be used");
+        r = say_no_view(view.code);
     }
     r = r == 0 ? remember(reader, &view) : r;
     if (r != 0) {
@@ -323,13 +332,11 @@ int cox_reader_open(const struct cox_cluster *cluster,
     }
     reader->options = o;
     reader->options.timeout_ms = o.timeout_ms > 0 ? o.timeout_ms : DEFAULT_timeout_ms;
-    r = coxi_key_open(o.key_file, &reader->key);
-    if (r != 0) {
-        r = coxi_error(r, "cox_reader_options.key_file: %s", coxi_error_text());
-    } else {
+    r = coxi_key_open(o.key_file, "cox_reader_options.key_file", &reader->key);
+    if (r == 0) {
         r = coxi_key_set_seal(&reader->key, o.seal, "cox_reader_options.seal");
-        r = r == 0 ? start(reader, cluster) : r;
     }
+    r = r == 0 ? start(reader, cluster) : r;
     if (r != 0) {
         cox_reader_close(reader);
         return r;

@@ -67,18 +67,14 @@ int coxi_daemon_check_reach(const struct coxi_daemon_options *options,
 
 static int open_key(struct coxi_daemon_options *options)
 {
-    int r = coxi_key_open(options->key_file, &options->key);
+    int r = coxi_key_open_member(options->key_file, "--key-file", &options->key);
     if (r != 0) {
-        return coxi_error(r, "--key-file: %s", coxi_error_text());
+        return r;
     }
     if (options->key_file != NULL && strcmp(options->key_file, COXI_KEY_PASSED) == 0) {
         (void)close(COXI_KEY_FD); /* not for the programs that steps start */
     }
-    return options->key.kind != COXI_KEY_READER
-               ? coxi_key_set_seal(&options->key, options->seal, "--seal")
-               : coxi_error(COX_EINVAL,
-                            "--key-file: that is the key of readers; a daemon "
-                            "needs the run's");
+    return coxi_key_set_seal(&options->key, options->seal, "--seal");
 }
 
 /* Tells it if the daemon stays root, loudly unless the program that started it, as

@@ -280,10 +280,15 @@ const struct coxi_agreed *coxi_handshake_agreed(const struct coxi_handshake *han
 static void choose_key(struct coxi_guard *guard, const struct dial_message *dial)
 {
     if (guard->keys != NULL) {
-        const struct coxi_key *key = coxi_keyring_find(
-            guard->keys, (enum coxi_role)dial->role, dial->key, &guard->self.key);
-        guard->key = key != NULL ? *key : (struct coxi_key){.kind = COXI_KEY_NONE};
+        guard->key = (struct coxi_key){.kind = COXI_KEY_NONE};
+        (void)coxi_keyring_find(guard->keys, (enum coxi_role)dial->role, dial->key,
+                                &guard->key, &guard->self.key);
     }
+}
+
+bool coxi_handshake_begins(uint32_t magic)
+{
+    return magic == DIAL_MAGIC;
 }
 
 /* Checks that the dialler has the key of its role. */
@@ -305,6 +310,11 @@ static int check_dial(struct coxi_handshake *handshake)
         tag_of(key, dial, tag) && is_equal(tag, dial->tag) &&
         dial->seal <= COXI_SEAL_FULL;
     OPENSSL_cleanse(key, sizeof(key));
+    if (is_ours && handshake->guard.seen != NULL &&
+        coxi_seen_before(handshake->guard.seen, dial->tag)) {
+        return coxi_error(COX_EDENIED,
+                          "a peer repeats the first message of another connection");
+    }
     return is_ours ? 0 : coxi_error(COX_EDENIED, "a peer has another key, or none");
 }
 

@@ -16,7 +16,8 @@
  * SHA-256 of all bytes of both sides before the proofs as salt. So they are bound to
  * both roles and indexes, to the run and to what was agreed; and they cannot be
  * replayed or reflected, because each side has chosen a nonce, and the two proofs
- * differ.
+ * differ. Somebody may send a dialler's first message again, though: an acceptor that
+ * remembers it (seen.h) turns it away before the costly computations, too.
  *
  * A peer that fails the handshake gets no answer: the connection is closed.
  */
@@ -28,6 +29,7 @@
 #include <stdint.h>
 
 #include "net/keyring.h"
+#include "net/seen.h"
 
 /* Only the end that dials names its run. */
 #define COXI_RUN_UNNAMED UINT64_MAX
@@ -47,7 +49,9 @@ enum { COXI_CIPHER_AES_128_GCM = 1, COXI_CIPHER_CHACHA20_POLY1305 = 2 };
 struct coxi_guard {
     struct coxi_key key;
     /* of an acceptor that several runs share, in place of `key`: borrowed; or NULL */
-    const struct coxi_keyring *keys;
+    struct coxi_keyring *keys;
+    /* of an acceptor: refuses first messages that it has seen before: borrowed; or NULL */
+    struct coxi_seen *seen;
     struct coxi_party self;
     enum coxi_seal seal;
     /* Records of a direction until the next key (seal.h); 0: as usual. The same at both
@@ -94,6 +98,10 @@ size_t coxi_handshake_need(const struct coxi_handshake *handshake);
 /* Takes the bytes that were received. COX_EDENIED: the peer has not proved that it has
  * the key; COX_EVERSION: it speaks another version; COX_ENOMEM. */
 int coxi_handshake_take(struct coxi_handshake *handshake, const uint8_t *bytes);
+
+/* True if these are the first four bytes of a dialler's handshake: for an acceptor that
+ * has no key. */
+bool coxi_handshake_begins(uint32_t magic);
 
 /* What was agreed, once the handshake is over. Lives as long as the handshake. */
 const struct coxi_agreed *coxi_handshake_agreed(const struct coxi_handshake *handshake);

@@ -198,11 +198,32 @@ bool coxi_key_is_given(const char *path)
     return given_file(path) != NULL;
 }
 
-int coxi_key_open(const char *path, struct coxi_key *ret)
+/* Where the file was named: errors begin with it. */
+static const char *place_of(const char *path, const char *option)
+{
+    return path != NULL ? option : "COX_KEY_FILE";
+}
+
+int coxi_key_open(const char *path, const char *option, struct coxi_key *ret)
 {
     const char *from = given_file(path);
     *ret = (struct coxi_key){.kind = COXI_KEY_NONE};
-    return from != NULL ? coxi_key_read(from, ret) : 0;
+    int r = from != NULL ? coxi_key_read(from, ret) : 0;
+    return r == 0 ? 0
+                  : coxi_error(r, "%s: %s", place_of(path, option), coxi_error_text());
+}
+
+int coxi_key_open_member(const char *path, const char *option, struct coxi_key *ret)
+{
+    int r = coxi_key_open(path, option, ret);
+    if (r == 0 && ret->kind == COXI_KEY_READER) {
+        coxi_key_wipe(ret);
+        r = coxi_error(COX_EINVAL,
+                       "%s: %s is the key of readers: it only reads, and this needs "
+                       "the run's",
+                       place_of(path, option), given_file(path));
+    }
+    return r;
 }
 
 int coxi_key_set_seal(struct coxi_key *key, const char *seal, const char *option)
@@ -220,9 +241,11 @@ int coxi_key_set_seal(struct coxi_key *key, const char *seal, const char *option
     return 0;
 }
 
-int coxi_key_file_make(const char *path, const uint8_t *bytes, size_t len)
+int coxi_key_file_make(const char *path, bool is_secret, const uint8_t *bytes,
+                       size_t len)
 {
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+                  is_secret ? 0600 : 0644);
     if (fd < 0) {
         return errno == EEXIST
                    ? coxi_error(COX_EEXIST,
@@ -263,7 +286,7 @@ int coxi_key_new(const char *path)
     if (RAND_priv_bytes(secret, sizeof(secret)) != 1) {
         return coxi_error(COX_EIO, "the system gives no random numbers for a key");
     }
-    int r = coxi_key_file_make(path, secret, sizeof(secret));
+    int r = coxi_key_file_make(path, true, secret, sizeof(secret));
     OPENSSL_cleanse(secret, sizeof(secret));
     return r;
 }
@@ -290,7 +313,7 @@ int coxi_key_new_reader(const char *path, const struct coxi_key *key)
     if (!coxi_key_of_role(key, COXI_ROLE_TOOL, bytes + sizeof(reader_mark))) {
         return coxi_error_memory("a key");
     }
-    int r = coxi_key_file_make(path, bytes, sizeof(bytes));
+    int r = coxi_key_file_make(path, true, bytes, sizeof(bytes));
     OPENSSL_cleanse(bytes, sizeof(bytes));
     return r;
 }

@@ -47,8 +47,12 @@ struct coxi_key {
 int coxi_key_read(const char *path, struct coxi_key *ret);
 
 /* Reads the key file `path` or, if `path` is NULL, the file that $COX_KEY_FILE names.
- * If neither is given, sets *ret to COXI_KEY_NONE. Errors of coxi_key_read. */
-int coxi_key_open(const char *path, struct coxi_key *ret);
+ * If neither is given, sets *ret to COXI_KEY_NONE. Errors of coxi_key_read; the text
+ * begins with where the file was named, `option` or COX_KEY_FILE. */
+int coxi_key_open(const char *path, const char *option, struct coxi_key *ret);
+
+/* The same for those that do more than read. COX_EINVAL also for the key of readers. */
+int coxi_key_open_member(const char *path, const char *option, struct coxi_key *ret);
 
 /* True if coxi_key_open(path) would read a file. */
 bool coxi_key_is_given(const char *path);
@@ -98,8 +102,10 @@ enum { COXI_KEY_FD = 5 };
 int coxi_key_file_read(const char *path, bool is_secret, uint8_t *ret, size_t room,
                        size_t *ret_len);
 
-/* Makes a file of mode 0600, which must not exist yet. COX_EIO; COX_EEXIST. */
-int coxi_key_file_make(const char *path, const uint8_t *bytes, size_t len);
+/* Makes a file, which must not exist yet: of mode 0600 if it is a secret, otherwise
+ * 0644. COX_EIO; COX_EEXIST. */
+int coxi_key_file_make(const char *path, bool is_secret, const uint8_t *bytes,
+                       size_t len);
 
 /* ---- for keys and proofs; false: no memory, or the crypto library has refused */
 

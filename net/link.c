@@ -231,11 +231,27 @@ void coxi_link_finish(struct coxi_link *link, int code, const char *text)
     }
 }
 
+int coxi_link_tell_memory(struct coxi_link *link, size_t *told, size_t bytes)
+{
+    const struct coxi_link_events *events = link->events;
+    size_t more = bytes > COXI_LINK_OWN_FREE ? bytes - COXI_LINK_OWN_FREE : 0;
+    size_t to =
+        coxi_align(more, COXI_LINK_IN_MAX); /* so that the owner is told seldom */
+    if (to == *told || events == NULL || events->on_memory == NULL) {
+        return 0;
+    }
+    int r = events->on_memory(link->arg, link, *told, to);
+    *told = r == 0 ? to : *told;
+    return r == 0 ? 0 : COX_ENOMEM;
+}
+
 void coxi_link_end(struct coxi_link *link)
 {
     drop_line(link);
     coxi_links_drop(link);
+    (void)coxi_link_tell_memory(link, &link->in_told, 0);
     coxi_held(&link->lock); /* not held, but a closed link's code and text are fixed */
+    (void)coxi_link_tell_memory(link, &link->line_told, 0);
     link->events->on_close(link->arg, link, link->close_code, link->close_text);
     coxi_link_unref(link);
 }

@@ -70,7 +70,17 @@ struct coxi_link_events {
      * receives and drops the payload, so it takes no memory, and on_frame gets the
      * frame without it. Called before on_payload. Optional. */
     bool (*takes)(void *arg, struct coxi_link *link, const struct coxi_frame *frame);
+    /*
+     * The memory of the link's own for a long message, or for frames in line, changes
+     * from `from` to `to` bytes. The first COXI_LINK_OWN_FREE bytes of each do not count.
+     * An error denies more, and the link is closed with it; less is never denied. Called
+     * before on_close, on any thread, maybe with the link's lock held: it must not block,
+     * nor call the link. Optional.
+     */
+    int (*on_memory)(void *arg, struct coxi_link *link, size_t from, size_t to);
 };
+
+enum { COXI_LINK_OWN_FREE = 256 * 1024 };
 
 /* A peer that has denied us at every attempt for this long has another key. A single
  * denial proves little: a peer that ends, or a proxy without its peer, looks alike. */

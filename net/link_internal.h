@@ -135,6 +135,7 @@ struct coxi_link {
     struct coxi_frame frame; /* the frame of `payload` */
     uint8_t *scratch;        /* receives payloads for which the owner gave no memory */
     size_t scratch_capacity;
+    size_t in_told; /* how much of `in` the owner was told of (on_memory) */
 
     struct coxi_mutex lock; /* leaf */
     pthread_cond_t room;    /* n_queued has gone down, or sending has ended */
@@ -144,7 +145,8 @@ struct coxi_link {
     /* frames that are put in line while a payload is being made */
     struct coxi_link_line behind COXI_GUARDED_BY(lock);
     struct coxi_spares spares[COXI_CHUNKS] COXI_GUARDED_BY(lock); /* by kind of chunk */
-    unsigned n_made COXI_GUARDED_BY(lock); /* chunks of kind MADE that exist */
+    unsigned n_made COXI_GUARDED_BY(lock);  /* chunks of kind MADE that exist */
+    size_t line_told COXI_GUARDED_BY(lock); /* as in_told, of the frames in line */
     bool making COXI_GUARDED_BY(lock);
     pthread_t receiver COXI_GUARDED_BY(lock); /* if `threaded` */
     bool sending COXI_GUARDED_BY(lock);
@@ -243,6 +245,9 @@ void coxi_link_uncork(struct coxi_link *link);
 /* Closes the stream, and wakes threads that wait on the local path. The link must be
  * marked closed. */
 void coxi_link_shut(struct coxi_link *link);
+
+/* Tells the owner that `bytes` are needed now where it was told of *told. COX_ENOMEM. */
+int coxi_link_tell_memory(struct coxi_link *link, size_t *told, size_t bytes);
 
 /* ---- link_made.c */
 

@@ -66,6 +66,12 @@ enum {
     CLAIM_REST_MS = 20,
 };
 
+/* True if peers must prove themselves. */
+static bool proves(const struct coxi_listener *listener)
+{
+    return listener->guard.key.kind != COXI_KEY_NONE || listener->guard.keys != NULL;
+}
+
 static void hand_over(struct coxi_listener *listener, nng_stream *stream,
                       const struct coxi_agreed *agreed)
 {
@@ -223,8 +229,7 @@ static void accept_callback(void *arg)
     } else if (listener->is_ipc &&
                coxi_ipc_check_stream(nng_aio_get_output(listener->aio, 0)) != 0) {
         send_back(listener, nng_aio_get_output(listener->aio, 0));
-    } else if ((listener->guard.key.kind != COXI_KEY_NONE ||
-                listener->guard.keys != NULL)) {
+    } else if (proves(listener)) {
         receive_newcomer(listener, nng_aio_get_output(listener->aio, 0));
     } else {
         hand_over(listener, nng_aio_get_output(listener->aio, 0), NULL);
@@ -272,6 +277,7 @@ static void listener_free(struct coxi_listener *listener)
     (void)pthread_cond_destroy(&listener->left);
     coxi_mutex_fini(&listener->lock);
     coxi_key_wipe(&listener->guard.key);
+    coxi_seen_free(listener->guard.seen);
     free(listener);
 }
 
@@ -320,6 +326,11 @@ static struct coxi_listener *listener_alloc(const struct coxi_guard *guard,
     if (guard != NULL) {
         listener->guard = *guard;
     }
+    listener->guard.seen = NULL;
+    if (proves(listener) && coxi_seen_new(&listener->guard.seen) != 0) {
+        listener_free(listener);
+        return NULL;
+    }
     return listener;
 }
 
@@ -352,7 +363,9 @@ int coxi_listener_open(const char *url, const struct coxi_guard *guard,
     if (failed != 0) {
         listener_free(listener);
         return coxi_error(failed == NNG_EADDRINUSE ? COX_EAGAIN : COX_EADDRESS,
-                          "cannot listen at %s: %s", url, nng_strerror(failed));
+                          "cannot listen at %s: %s", url,
+                          failed == NNG_EADDRINVAL ? "this host has no such address"
+                                                   : nng_strerror(failed));
     }
     set_url(listener, url);
     listener->is_ipc = coxi_url_is_ipc(url);

@@ -24,6 +24,7 @@
 #include "common/error.h"
 #include "common/sync.h"
 #include "net/gather.h"
+#include "net/handshake.h"
 #include "net/link.h"
 #include "net/link_internal.h"
 
@@ -36,9 +37,10 @@ enum {
 /* Makes a receive buffer of `capacity`, with the unhandled bytes at its start. */
 static int resize_in(struct coxi_link *link, size_t capacity)
 {
-    uint8_t *in = coxi_aligned_new(capacity);
+    int r = coxi_link_tell_memory(link, &link->in_told, capacity);
+    uint8_t *in = r == 0 ? coxi_aligned_new(capacity) : NULL;
     if (in == NULL) {
-        return coxi_error_memory("receiving");
+        return r != 0 ? r : coxi_error_memory("receiving");
     }
     size_t left = link->in_end - link->in_begin;
     if (left > 0) {
@@ -57,6 +59,9 @@ static int make_room(struct coxi_link *link, size_t need)
 {
     if (need > link->in_capacity) {
         size_t capacity = link->in_capacity * 2;
+        if (need > COXI_LINK_IN_MAX) {
+            capacity = coxi_align(need, COXI_LINK_IN_MAX);
+        }
         return resize_in(link, need > capacity ? need : capacity);
     }
     if (link->in_begin > 0) {
@@ -149,7 +154,10 @@ static int parse(struct coxi_link *link)
         }
         memcpy(&p, link->in + link->in_begin, sizeof(p));
         if (p.magic != COXI_LINK_MAGIC) {
-            return coxi_error(COX_EPROTO, "the peer does not speak this protocol");
+            return coxi_error(COX_EPROTO, "%s",
+                              coxi_handshake_begins(p.magic)
+                                  ? "the peer has a key, and we have none"
+                                  : "the peer does not speak this protocol");
         }
         if (p.meta_len == 0 && p.payload_len > 0) {
             return coxi_error(COX_EPROTO, "frame with a payload and no metadata");

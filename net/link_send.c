@@ -131,6 +131,9 @@ static void consume(struct coxi_link *link, size_t n, struct coxi_chunk **done)
     COXI_REQUIRES(link->lock)
 {
     link->n_queued -= n;
+    if (link->n_queued <= COXI_LINK_OWN_FREE) {
+        (void)coxi_link_tell_memory(link, &link->line_told, 0);
+    }
     while (link->line.head != NULL) {
         struct coxi_chunk *chunk = link->line.head;
         size_t part = chunk->end - chunk->begin;
@@ -472,6 +475,12 @@ static int put(struct coxi_link *link, const struct coxi_outgoing *frame,
     if (link->n_queued > out_max) {
         return coxi_error(COX_EAGAIN, "%zu bytes wait for a peer that does not read",
                           link->n_queued);
+    }
+    int r = coxi_link_tell_memory(link, &link->line_told,
+                                  link->n_queued + frame->meta_len + payload_len);
+    if (r != 0) {
+        (void)coxi_link_mark_closed(link, r, coxi_error_text());
+        return r;
     }
     if (!add_frame(link, frame, payload_len, ret_lent)) {
         /* A part of the frame may be in line, and must not be sent. */

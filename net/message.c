@@ -5,6 +5,8 @@
 
 #include "common/error.h"
 
+enum { LONG = 256 * 1024 };
+
 static int too_large(const struct coxi_message *message)
 {
     return coxi_error(COX_ELIMIT, "a message of kind %d is too large to send",
@@ -37,7 +39,11 @@ int coxi_message_send(struct coxi_link *link, const struct coxi_message *message
         }
         return not_sent(link, too_large(message));
     }
-    return not_sent(link, coxi_link_send(link, &frame, later));
+    int r = coxi_link_send(link, &frame, later);
+    if (frame.meta_len > LONG) {
+        coxi_message_forget(); /* many threads may have sent a long message */
+    }
+    return not_sent(link, r);
 }
 
 int coxi_message_send_made(

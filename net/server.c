@@ -18,7 +18,7 @@
 
 enum {
     /* bytes of answers in line; with more, reading stops */
-    IN_LINE_MAX = 8 * 1024 * 1024,
+    IN_LINE_MAX = 1024 * 1024,
     CONNECT_MS = 1000,
     REST_FIRST_MS = 10, /* pause before dialling again; it doubles each time */
     REST_MAX_MS = 2000,
@@ -124,6 +124,17 @@ static bool takes(void *arg, struct coxi_link *link, const struct coxi_frame *fr
                                         frame->payload_len) == 0);
 }
 
+/* A peer that has not greeted sends no long message. */
+static int on_memory(void *arg, struct coxi_link *link, size_t from, size_t to)
+{
+    (void)link;
+    struct coxi_connection *connection = arg;
+    const struct coxi_server_options *options = &connection->peer.server->options;
+    return options->events->on_memory == NULL || !connection->greeted
+               ? 0
+               : options->events->on_memory(options->arg, &connection->peer, from, to);
+}
+
 static bool is_quiet(struct coxi_server *server)
 {
     coxi_lock(&server->lock);
@@ -175,6 +186,7 @@ static void on_close(void *arg, struct coxi_link *link, int code, const char *te
 
 static const struct coxi_link_events link_events = {
     .takes = takes,
+    .on_memory = on_memory,
     .on_frame = on_frame,
     .on_close = on_close,
 };

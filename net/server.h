@@ -48,6 +48,9 @@ struct coxi_server_events {
      * message without it. Optional. */
     int (*on_payload)(void *arg, struct coxi_peer *peer,
                       const struct coxi_message *message, size_t len);
+    /* As in net/link.h: the connection's memory for long messages and for answers that
+     * wait changes. Any thread; must not block. Optional. */
+    int (*on_memory)(void *arg, struct coxi_peer *peer, size_t from, size_t to);
     /* A message has arrived. An error closes the connection. */
     int (*on_message)(void *arg, struct coxi_peer *peer,
                       const struct coxi_message *message,
@@ -66,7 +69,7 @@ struct coxi_server_options {
     int peer_timeout_ms;
     const struct coxi_key *key; /* the run's, borrowed; NULL: nobody proves anything */
     /* of the runs that share this server, in place of `key`: borrowed; or NULL */
-    const struct coxi_keyring *keys;
+    struct coxi_keyring *keys;
     bool local_path;                         /* accept it if a peer offers it */
     const struct coxi_server_events *events; /* borrowed */
     void *arg;

@@ -48,13 +48,26 @@ static int wrong_file(const char *path, const char *kind)
                       path, kind);
 }
 
+/* True for the file of a public key, whatever its mode, because everybody may read it. */
+static bool is_public(const char *path)
+{
+    uint8_t bytes[KEY_FILE_BYTES];
+    size_t len = 0;
+    bool is = coxi_key_file_read(path, false, bytes, sizeof(bytes), &len) == 0 &&
+              len == KEY_FILE_BYTES && memcmp(bytes, public_mark, MARK_BYTES) == 0;
+    OPENSSL_cleanse(bytes, sizeof(bytes));
+    return is;
+}
+
 static int read_key(const char *path, const char mark[MARK_BYTES],
                     uint8_t ret[COXI_MODULE_KEY_BYTES])
 {
     uint8_t bytes[KEY_FILE_BYTES + 1]; /* a file with more bytes is no key file */
     size_t len = 0;
     bool is_secret = mark == secret_mark;
-    int r = coxi_key_file_read(path, is_secret, bytes, sizeof(bytes), &len);
+    int r = is_secret && is_public(path)
+                ? wrong_file(path, "secret")
+                : coxi_key_file_read(path, is_secret, bytes, sizeof(bytes), &len);
     if (r == 0 && (len != KEY_FILE_BYTES || memcmp(bytes, mark, MARK_BYTES) != 0)) {
         r = wrong_file(path, is_secret ? "secret" : "public");
     }
@@ -71,7 +84,7 @@ static int make_key(const char *path, const char mark[MARK_BYTES],
     uint8_t bytes[KEY_FILE_BYTES];
     memcpy(bytes, mark, MARK_BYTES);
     memcpy(bytes + MARK_BYTES, key, COXI_MODULE_KEY_BYTES);
-    int r = coxi_key_file_make(path, bytes, sizeof(bytes));
+    int r = coxi_key_file_make(path, mark == secret_mark, bytes, sizeof(bytes));
     OPENSSL_cleanse(bytes, sizeof(bytes));
     return r;
 }

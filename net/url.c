@@ -13,7 +13,9 @@ static int check_host_and_port(const char *url, const char *host)
     const char *colon = strchr(bracket != NULL ? bracket : host, ':');
     size_t digits = colon != NULL ? strspn(colon + 1, "0123456789") : 0;
     if (colon == NULL || colon[1] == '\0') {
-        return coxi_error(COX_EADDRESS, "'%s' has no port: an address is host:port",
+        return coxi_error(COX_EADDRESS,
+                          "'%s' has no port: an address is host:port, or "
+                          "ipc:///path",
                           url);
     }
     if (bracket == NULL && strchr(colon + 1, ':') != NULL) {

@@ -78,12 +78,13 @@ static void log_claim(struct coxi_tenant *tenant, const struct coxi_session *cla
                  tenant->told.code == code;
     tenant->told = told;
     coxi_unlock(&tenant->lock);
-    if (!again) {
+    uint64_t n;
+    if (!again && coxi_seldom_some(&tenant->told_of.claims[code != 0], &n)) {
         coxi_log(code == 0 ? COXI_LOG_INFO : COXI_LOG_WARN, "claim",
-                 "run=%016llx%s%s generation=%llu result=%s",
+                 "run=%016llx%s%s generation=%llu result=%s claims=%llu",
                  (unsigned long long)claim->run, *tenant->name != '\0' ? " name=" : "",
                  tenant->name, (unsigned long long)claim->generation,
-                 coxi_error_name(code));
+                 coxi_error_name(code), (unsigned long long)n);
     }
 }
 
@@ -154,10 +155,13 @@ static void vacate(struct coxi_tenant *tenant, struct coxi_server *server)
     struct coxi_session gone;
     if (owner_is_gone(tenant, server, &gone) &&
         coxi_store_vacate(tenant->store, &gone)) {
-        coxi_log(COXI_LOG_WARN, "seat_lost",
-                 "run=%016llx name=%s text=\"its client is gone, and another run "
-                 "has taken its seat\"",
-                 (unsigned long long)gone.run, tenant->name);
+        uint64_t n;
+        if (coxi_seldom_some(&tenant->told_of.seats_lost, &n)) {
+            coxi_log(COXI_LOG_WARN, "seat_lost",
+                     "run=%016llx name=%s lost=%llu text=\"its client is gone, and "
+                     "another run has taken its seat\"",
+                     (unsigned long long)gone.run, tenant->name, (unsigned long long)n);
+        }
         cut_off(tenant, server, &gone);
     }
 }
@@ -182,8 +186,8 @@ static int begin_claim(struct coxi_tenant *tenant, struct coxi_server *server)
     }
     return may_claim ? 0
                      : coxi_error(COX_EBUSY,
-                                  "ps %u serves %u runs already: end one of them, or "
-                                  "raise --runs",
+                                  "ps %u serves as many runs as its --runs allows, %u: "
+                                  "end one of them, or raise --runs",
                                   tenant->ps_index, seats->n);
 }
 

@@ -100,14 +100,16 @@ static struct coxi_table_change change_of(const struct ready_update *update,
 
 /* Finds or makes the rows of a table, and converts their gradients to F32 if they are
  * narrow. */
-static int prepare_rows(struct ready_update *update, struct coxi_buffer *scratch)
+static int prepare_rows(const struct coxi_store *store, struct ready_update *update,
+                        struct coxi_buffer *scratch)
 {
     uint64_t count = update->place.rows.count;
     size_t n = count * update->place.row_bytes / sizeof(float);
     bool widen = update->dtype != COX_F32;
-    int r = coxi_buffer_reserve(scratch,
+    int r = coxi_memory_reserve(store->work, scratch,
                                 count * sizeof(struct coxi_row *) +
-                                    (widen ? coxi_align(n * sizeof(float), 8) : 0));
+                                    (widen ? coxi_align(n * sizeof(float), 8) : 0),
+                                "a commit");
     if (r != 0) {
         return r;
     }
@@ -146,7 +148,7 @@ static int prepare(const struct coxi_store *store, const struct coxi_commit *com
     }
     if (r == 0 && ready.place.part->table != NULL && update->count > 0) {
         ready.draw = draw_of(commit, update->variable);
-        r = prepare_rows(&ready, scratch);
+        r = prepare_rows(store, &ready, scratch);
     }
     *ret = ready;
     return r;
@@ -190,9 +192,10 @@ static int apply_commit(struct coxi_store *store, const struct coxi_commit *comm
         return coxi_error(COX_EINVAL, "a commit's loss scale is %g",
                           (double)commit->loss_scale);
     }
+    size_t bytes = commit->n_updates * sizeof(struct ready_update);
+    int r = coxi_memory_reserve(store->work, scratch, bytes, "a commit");
     /* All zeros: no update is resolved yet. */
-    int r = coxi_buffer_append(scratch, NULL,
-                               commit->n_updates * sizeof(struct ready_update));
+    r = r == 0 ? coxi_buffer_append(scratch, NULL, bytes) : r;
     if (r != 0) {
         return r;
     }

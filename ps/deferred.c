@@ -9,11 +9,7 @@
 #include "common/error.h"
 #include "common/sync.h"
 
-enum {
-    IN_LINE_MAX = 4096, /* a chain has fewer files */
-    /* of all queued requests; a single one has up to 16 MiB */
-    IN_LINE_BYTES = 256 << 20,
-};
+enum { IN_LINE_MAX = 4096 }; /* a chain has fewer files */
 
 struct request {
     struct request *next;
@@ -25,6 +21,7 @@ struct request {
 struct coxi_deferred {
     coxi_deferred_run run;
     void *arg;
+    struct coxi_payloads *payloads;
     pthread_t thread;
     bool started;
 
@@ -34,15 +31,34 @@ struct coxi_deferred {
     struct request *first COXI_GUARDED_BY(lock);
     struct request **end COXI_GUARDED_BY(lock);
     size_t n COXI_GUARDED_BY(lock);
-    size_t bytes COXI_GUARDED_BY(lock);
     bool busy COXI_GUARDED_BY(lock);
     bool stopping COXI_GUARDED_BY(lock);
 };
 
-static void request_free(struct request *request)
+static void request_free(struct coxi_deferred *deferred, struct request *request)
 {
+    coxi_payloads_drop(deferred->payloads, request->len);
     coxi_link_unref(request->link);
     free(request);
+}
+
+static int request_new(struct coxi_deferred *deferred, struct coxi_link *link,
+                       const struct coxi_frame *frame, struct request **ret)
+{
+    int r = coxi_payloads_hold(deferred->payloads, frame->meta_len);
+    if (r != 0) {
+        return r;
+    }
+    struct request *request = calloc(1, sizeof(*request) + frame->meta_len);
+    if (request == NULL) {
+        coxi_payloads_drop(deferred->payloads, frame->meta_len);
+        return coxi_error_memory("a request that takes long");
+    }
+    memcpy(request->meta, frame->meta, frame->meta_len);
+    request->len = frame->meta_len;
+    request->link = coxi_link_ref(link);
+    *ret = request;
+    return 0;
 }
 
 static struct request *take_first(struct coxi_deferred *deferred)
@@ -52,7 +68,6 @@ static struct request *take_first(struct coxi_deferred *deferred)
     deferred->first = request->next;
     deferred->end = request->next == NULL ? &deferred->first : deferred->end;
     deferred->n--;
-    deferred->bytes -= request->len;
     return request;
 }
 
@@ -84,7 +99,7 @@ static void *deferred_thread(void *arg)
         deferred->busy = false;
         (void)take_first(deferred);
         coxi_unlock(&deferred->lock);
-        request_free(request);
+        request_free(deferred, request);
         coxi_lock(&deferred->lock);
     }
     coxi_unlock(&deferred->lock);
@@ -92,7 +107,7 @@ static void *deferred_thread(void *arg)
 }
 
 int coxi_deferred_new(const char *name, coxi_deferred_run run, void *arg,
-                      struct coxi_deferred **ret)
+                      struct coxi_payloads *payloads, struct coxi_deferred **ret)
 {
     struct coxi_deferred *deferred = calloc(1, sizeof(*deferred));
     if (deferred == NULL) {
@@ -100,6 +115,7 @@ int coxi_deferred_new(const char *name, coxi_deferred_run run, void *arg,
     }
     deferred->run = run;
     deferred->arg = arg;
+    deferred->payloads = payloads;
     coxi_mutex_init(&deferred->lock);
     coxi_unshared(&deferred->lock);
     deferred->end = &deferred->first;
@@ -117,28 +133,24 @@ int coxi_deferred_new(const char *name, coxi_deferred_run run, void *arg,
 int coxi_deferred_add(struct coxi_deferred *deferred, struct coxi_link *link,
                       const struct coxi_frame *frame)
 {
-    struct request *request = calloc(1, sizeof(*request) + frame->meta_len);
-    if (request == NULL) {
-        return coxi_error_memory("a request that takes long");
+    struct request *request = NULL;
+    int r = request_new(deferred, link, frame, &request);
+    if (r != 0) {
+        return r;
     }
-    memcpy(request->meta, frame->meta, frame->meta_len);
-    request->len = frame->meta_len;
-    request->link = coxi_link_ref(link);
-    int r = 0;
     coxi_lock(&deferred->lock);
-    if (deferred->n == IN_LINE_MAX || request->len > IN_LINE_BYTES - deferred->bytes) {
-        r = coxi_error(COX_ELIMIT, "%zu long requests of %zu bytes are already in line",
-                       deferred->n, deferred->bytes);
+    if (deferred->n == IN_LINE_MAX) {
+        r = coxi_error(COX_ELIMIT, "%zu long requests are already in line",
+                       deferred->n);
     } else {
         *deferred->end = request;
         deferred->end = &request->next;
         deferred->n++;
-        deferred->bytes += request->len;
         (void)pthread_cond_signal(&deferred->changed);
     }
     coxi_unlock(&deferred->lock);
     if (r != 0) {
-        request_free(request);
+        request_free(deferred, request);
     }
     return r;
 }
@@ -169,7 +181,7 @@ void coxi_deferred_free(struct coxi_deferred *deferred)
     }
     coxi_unshared(&deferred->lock);
     while (deferred->first != NULL) {
-        request_free(take_first(deferred));
+        request_free(deferred, take_first(deferred));
     }
     (void)pthread_cond_destroy(&deferred->changed);
     coxi_mutex_fini(&deferred->lock);

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 
 #include "net/message.h"
+#include "ps/payloads.h"
 
 struct coxi_deferred;
 
@@ -21,8 +22,9 @@ struct coxi_deferred;
 typedef void (*coxi_deferred_run)(void *arg, struct coxi_link *link,
                                   const struct coxi_message *request);
 
+/* Queued requests count in `payloads` (borrowed). */
 int coxi_deferred_new(const char *name, coxi_deferred_run run, void *arg,
-                      struct coxi_deferred **ret);
+                      struct coxi_payloads *payloads, struct coxi_deferred **ret);
 
 /* Queues the request of a frame, which is copied. COX_ELIMIT, COX_ENOMEM. Any
  * thread. */

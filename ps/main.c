@@ -1,5 +1,7 @@
 /* coxswain-ps: the parameter server daemon. Main thread: signals and ticks. */
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -7,6 +9,7 @@
 #include "common/log.h"
 #include "common/loop.h"
 #include "common/option.h"
+#include "common/sync.h"
 #include "net/daemon.h"
 #include "net/keyring.h"
 #include "ps/service.h"
@@ -76,8 +79,69 @@ static const struct coxi_program program = {
 struct daemon {
     struct coxi_ps *ps;
     struct coxi_loop *loop;
+    struct coxi_keyring *keys; /* NULL: one run */
+    const char *run_keys;      /* their directory */
+    /* reads the keys again; the main thread starts and joins it */
+    pthread_t reloader;
+    bool has_reloader;
+    atomic_bool reloads; /* it has not ended */
     int signal;
 };
+
+/* ---- keys that come and go */
+
+static void reload(struct daemon *daemon)
+{
+    struct coxi_buffer added = {0};
+    struct coxi_buffer removed = {0};
+    if (coxi_keyring_reload(daemon->keys, daemon->run_keys, &added, &removed) != 0) {
+        coxi_log(COXI_LOG_ERROR, "keys_not_read",
+                 "text=\"the runs are as before\" error=\"%s\"", coxi_error_text());
+    } else {
+        coxi_log(COXI_LOG_INFO, "keys", "added=\"%.*s\" removed=\"%.*s\"",
+                 (int)added.len, (const char *)added.data, (int)removed.len,
+                 (const char *)removed.data);
+        coxi_ps_take_keys(daemon->ps);
+    }
+    coxi_buffer_fini(&added);
+    coxi_buffer_fini(&removed);
+}
+
+static void *reloader_thread(void *arg)
+{
+    struct daemon *daemon = arg;
+    reload(daemon);
+    atomic_store(&daemon->reloads, false);
+    return NULL;
+}
+
+static void join_reloader(struct daemon *daemon)
+{
+    if (daemon->has_reloader) {
+        (void)pthread_join(daemon->reloader, NULL);
+        daemon->has_reloader = false;
+    }
+}
+
+/* SIGHUP. On a thread of its own, because the disk, and connections that are to end, may
+ * take long. */
+static void on_hangup(void *arg, int signum)
+{
+    struct daemon *daemon = arg;
+    (void)signum;
+    if (atomic_load(&daemon->reloads)) {
+        coxi_log(COXI_LOG_WARN, "keys_not_read",
+                 "text=\"they are being read: send SIGHUP again\"");
+        return;
+    }
+    join_reloader(daemon);
+    atomic_store(&daemon->reloads, true);
+    daemon->has_reloader =
+        coxi_thread_start(&daemon->reloader, "cox:keys", reloader_thread, daemon) == 0;
+    if (!daemon->has_reloader) {
+        atomic_store(&daemon->reloads, false);
+    }
+}
 
 static void on_tick(void *arg)
 {
@@ -122,9 +186,9 @@ static int open_keys(const struct config *config, struct coxi_keyring **ret)
     return r == 0 ? 0 : coxi_error(r, "--run-keys: %s", coxi_error_text());
 }
 
-static int run(const struct config *config, const struct coxi_keyring *keys)
+static int run(const struct config *config, struct coxi_keyring *keys)
 {
-    struct daemon daemon = {0};
+    struct daemon daemon = {.keys = keys, .run_keys = config->run_keys};
     struct coxi_ps_options ps = {
         .listen = config->daemon.listen,
         .index = (uint32_t)config->daemon.index,
@@ -152,6 +216,9 @@ static int run(const struct config *config, const struct coxi_keyring *keys)
     if (r == 0) {
         r = coxi_loop_on_signal(daemon.loop, SIGINT, on_signal);
     }
+    if (r == 0 && keys != NULL) {
+        r = coxi_loop_on_signal(daemon.loop, SIGHUP, on_hangup);
+    }
     if (r == 0 && config->daemon.address_file != NULL) {
         r = coxi_daemon_announce(config->daemon.address_file, coxi_ps_url(daemon.ps));
     }
@@ -161,6 +228,7 @@ static int run(const struct config *config, const struct coxi_keyring *keys)
         coxi_loop_run(daemon.loop);
         coxi_log(COXI_LOG_INFO, "ending", "signal=%d", daemon.signal);
     }
+    join_reloader(&daemon);
     coxi_ps_close(daemon.ps);
     coxi_loop_free(daemon.loop);
     return r != 0 ? coxi_exit_config(program.name) : COXI_EXIT_AGAIN + daemon.signal;

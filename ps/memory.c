@@ -58,3 +58,25 @@ void coxi_memory_give(struct coxi_memory *memory, uint64_t bytes)
         atomic_fetch_sub(&memory->used_bytes, bytes);
     }
 }
+
+int coxi_memory_reserve(struct coxi_memory *memory, struct coxi_buffer *buffer,
+                        size_t more, const char *whom)
+{
+    size_t had = buffer->capacity;
+    size_t need = coxi_buffer_need(buffer, more);
+    if (memory == NULL || need <= had) {
+        return coxi_buffer_reserve(buffer, more);
+    }
+    int r = coxi_memory_take(memory, need - had, whom);
+    if (r == 0) {
+        r = coxi_buffer_reserve(buffer, more);
+        coxi_memory_give(memory, r == 0 ? 0 : need - had);
+    }
+    return r;
+}
+
+void coxi_memory_free(struct coxi_memory *memory, struct coxi_buffer *buffer)
+{
+    coxi_memory_give(memory, buffer->capacity);
+    coxi_buffer_fini(buffer);
+}

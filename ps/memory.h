@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/buffer.h"
+
 struct coxi_memory {
     struct coxi_memory *whole; /* its bytes count there, too; NULL: nowhere */
     uint64_t max_bytes;        /* 0: no limit */
@@ -25,5 +27,11 @@ void coxi_memory_init(struct coxi_memory *memory);
  * exceed a quota. Then nothing is counted, and the text names `whom` ("table 'name'"), the bytes and the bound. */
 int coxi_memory_take(struct coxi_memory *memory, uint64_t bytes, const char *whom);
 void coxi_memory_give(struct coxi_memory *memory, uint64_t bytes);
+
+/* Like coxi_buffer_reserve, for a buffer that grows only by this function: counts all
+ * that it has. `memory` NULL: counts nothing. */
+int coxi_memory_reserve(struct coxi_memory *memory, struct coxi_buffer *buffer,
+                        size_t more, const char *whom);
+void coxi_memory_free(struct coxi_memory *memory, struct coxi_buffer *buffer);
 
 #endif

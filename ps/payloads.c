@@ -82,23 +82,59 @@ static int check(const struct coxi_payloads *payloads, const struct coxi_peer *p
     return coxi_store_serves(payloads->store, &session, incarnation);
 }
 
+static int take(struct coxi_payloads *payloads, struct coxi_memory *memory,
+                uint64_t more, const char *whom)
+{
+    int r = check_share(payloads, more);
+    return r == 0 ? coxi_memory_take(memory, more, whom) : r;
+}
+
 int coxi_payloads_take(struct coxi_payloads *payloads, struct coxi_peer *peer,
                        const struct coxi_message *message, size_t len)
 {
     int r = check(payloads, peer, message);
     if (r == 0 && len > peer->payload_bytes) {
-        uint64_t more = len - peer->payload_bytes;
-        r = check_share(payloads, more);
-        r = r == 0 ? coxi_memory_take(memory_of(payloads, peer), more, "a payload") : r;
+        r = take(payloads, memory_of(payloads, peer), len - peer->payload_bytes,
+                 "a payload");
         peer->payload_bytes = r == 0 ? len : peer->payload_bytes;
     }
     return r;
+}
+
+int coxi_payloads_resize(struct coxi_payloads *payloads, const struct coxi_peer *peer,
+                         size_t from, size_t to)
+{
+    struct coxi_memory *memory = memory_of(payloads, peer);
+    if (to <= from) {
+        coxi_memory_give(memory, from - to);
+        return 0;
+    }
+    return take(payloads, memory, to - from, "a connection");
+}
+
+int coxi_payloads_aside(struct coxi_payloads *payloads, struct coxi_peer *peer,
+                        size_t bytes)
+{
+    peer->aside.len = 0;
+    return coxi_memory_reserve(memory_of(payloads, peer), &peer->aside, bytes,
+                               "a request");
+}
+
+int coxi_payloads_hold(struct coxi_payloads *payloads, size_t bytes)
+{
+    return take(payloads, &payloads->memory, bytes, "a request that takes long");
+}
+
+void coxi_payloads_drop(struct coxi_payloads *payloads, size_t bytes)
+{
+    coxi_memory_give(&payloads->memory, bytes);
 }
 
 void coxi_payloads_give(struct coxi_payloads *payloads, struct coxi_peer *peer)
 {
     coxi_memory_give(memory_of(payloads, peer), peer->payload_bytes);
     peer->payload_bytes = 0;
+    coxi_memory_free(memory_of(payloads, peer), &peer->aside);
 }
 
 int coxi_payloads_refuse(struct coxi_payloads *payloads, const struct coxi_peer *peer,

@@ -4,6 +4,12 @@
  * takes none; and all connections together have a budget. Any other payload is received
  * and dropped, and the message is answered without it.
  *
+ * Also within this budget is the other memory that grows with what peers send: for long
+ * messages, for answers that wait for a peer (both beyond COXI_LINK_OWN_FREE bytes of a
+ * connection), for commits in work (coxi_peer.aside), and for requests that wait for the
+ * disk (deferred.h). A connection that would need more is closed, and such a request
+ * refused.
+ *
  * A run on a ps that runs share has at most as many bytes of the budget as are free, and
  * a run's readers have a quarter of it, so that others always find some.
  *
@@ -26,7 +32,7 @@ struct coxi_payloads {
     struct coxi_store *store;
     struct coxi_memory memory;
     struct coxi_memory readers; /* counts in `memory`, too */
-    bool is_shared;             /* other runs use the same ps */
+    atomic_bool is_shared;      /* other runs use the same ps */
 };
 
 /* The budget is as large as that of variables and tables (--memory-max), but at least
@@ -41,6 +47,19 @@ void coxi_payloads_budget(struct coxi_memory *memory, uint64_t memory_max);
  * COX_ENOMEM: drop the payload. COX_EPROTO: a message of this kind has no payload. */
 int coxi_payloads_take(struct coxi_payloads *payloads, struct coxi_peer *peer,
                        const struct coxi_message *message, size_t len);
+
+/* Memory of the peer's connection other than for payloads changes from `from` to `to`
+ * bytes. COX_ENOMEM; never for less. Any thread. */
+int coxi_payloads_resize(struct coxi_payloads *payloads, const struct coxi_peer *peer,
+                         size_t from, size_t to);
+
+/* Makes room in the peer's `aside` (coxi_memory_reserve), which is empty then. */
+int coxi_payloads_aside(struct coxi_payloads *payloads, struct coxi_peer *peer,
+                        size_t bytes);
+
+/* Memory for requests of members that wait. COX_ENOMEM. Any thread. */
+int coxi_payloads_hold(struct coxi_payloads *payloads, size_t bytes);
+void coxi_payloads_drop(struct coxi_payloads *payloads, size_t bytes);
 
 /* The peer is gone. */
 void coxi_payloads_give(struct coxi_payloads *payloads, struct coxi_peer *peer);

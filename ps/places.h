@@ -4,7 +4,8 @@
  *
  *     .../ckpt-7.tmp/ps-0-of-2.safetensors    a shard that is written
  *     .../ckpt-7/ps-0-of-2.safetensors        a shard that is restored
- *     .../.coxswain-probe-0123456789abcdef    a probe of the checkpoint directory
+ *     .../.coxswain-probe-0123456789abcdef    a probe of the checkpoint directory, in
+ *                                             a directory of the same name
  *
  * So nobody can make a ps write or read a file with another name. With
  * --checkpoint-root (common/beneath.h) the files must also lie beneath that directory.

@@ -30,6 +30,14 @@
 
 /* ---- taking the registry, for a little at a time */
 
+/* True if the restore is still under way. Registry held. */
+static bool is_on(const struct coxi_restoring *restoring)
+{
+    const struct coxi_store *store = restoring->store;
+    return store->restoring == restoring &&
+           atomic_load(&store->abandons) == restoring->abandons;
+}
+
 /* The reason why this restore is not under way any more. Registry held. */
 static int ended(const struct coxi_restoring *restoring)
 {
@@ -43,7 +51,7 @@ static int ended(const struct coxi_restoring *restoring)
 int coxi_restore_enter(struct coxi_restoring *restoring)
 {
     coxi_read_lock(&restoring->store->registry);
-    if (restoring->store->restoring == restoring) {
+    if (is_on(restoring)) {
         return 0;
     }
     int r = ended(restoring);
@@ -67,8 +75,8 @@ static int load_rate(struct coxi_restoring *restoring, size_t part,
         return r;
     }
     coxi_write_lock(&store->registry);
-    r = store->restoring == restoring ? coxi_part_rate(&store->parts[part], &rate)
-                                      : ended(restoring);
+    r = is_on(restoring) ? coxi_part_rate(&store->parts[part], &rate)
+                         : ended(restoring);
     coxi_rw_unlock(&store->registry);
     return r == COX_EINVAL ? coxi_error(COX_EFORMAT, "%s", coxi_error_text()) : r;
 }
@@ -277,7 +285,7 @@ static int end(struct coxi_restoring *restoring, int code, struct coxi_applied *
 {
     struct coxi_store *store = restoring->store;
     coxi_write_lock(&store->registry);
-    int r = store->restoring == restoring ? code : ended(restoring);
+    int r = is_on(restoring) ? code : ended(restoring);
     if (store->restoring == restoring) {
         store->restoring = NULL;
     }
@@ -292,7 +300,8 @@ static int end(struct coxi_restoring *restoring, int code, struct coxi_applied *
 
 int coxi_store_restore(struct coxi_store *store, const struct coxi_restore *restore)
 {
-    struct coxi_restoring restoring = {.store = store, .request = restore};
+    struct coxi_restoring restoring = {
+        .store = store, .request = restore, .abandons = atomic_load(&store->abandons)};
     struct coxi_applied *applied = NULL;
     bool done = false;
     int r = begin(&restoring, &done);
@@ -305,7 +314,5 @@ int coxi_store_restore(struct coxi_store *store, const struct coxi_restore *rest
 
 void coxi_store_abandon_restore(struct coxi_store *store)
 {
-    coxi_write_lock(&store->registry);
-    store->restoring = NULL;
-    coxi_rw_unlock(&store->registry);
+    atomic_fetch_add(&store->abandons, 1);
 }

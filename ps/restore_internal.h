@@ -18,6 +18,7 @@ struct coxi_restoring {
     const struct coxi_restore *request;
     const struct coxi_st_file *file;
     struct coxi_st_sum *sum;
+    unsigned abandons; /* the store's, when this restore began */
 };
 
 /*

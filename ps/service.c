@@ -7,6 +7,7 @@
  */
 #include "ps/service.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +22,8 @@
 
 _Static_assert((int)COXI_PULL_ROOM <= (int)COXI_LINK_MADE_ROOM,
                "what a link has room for is enough");
+
+enum { REMOVE_TRIES = 1000, REMOVE_REST_MS = 10 };
 
 struct coxi_ps {
     struct coxi_server *server;
@@ -72,8 +75,12 @@ static int answer_pull(struct coxi_tenant *tenant, struct coxi_peer *peer,
     struct answer answer = {.store = tenant->store};
     struct coxi_pull pull = request->pull;
     coxi_payloads_lend_token(tenant->store, peer, &pull.session);
-    int r = coxi_store_pull_begin(tenant->store, &pull, frame->payload,
+    int r = coxi_payloads_aside(&tenant->payloads, peer,
+                                request->pull.n_items * sizeof(uint64_t));
+    if (r == 0) {
+        r = coxi_store_pull_begin(tenant->store, &pull, frame->payload,
                                   frame->payload_len, &peer->aside, &answer.pulling);
+    }
     size_t len = answer.pulling.left;
     message.status.message = "";
     message.status.versions = (const uint64_t *)(const void *)peer->aside.data;
@@ -111,19 +118,37 @@ static int answer_commit(struct coxi_tenant *tenant, struct coxi_peer *peer,
     return coxi_message_send(peer->link, &answer, NULL, false);
 }
 
-static void log_snapshot(const struct coxi_snapshot *snapshot,
+static void log_snapshot(struct coxi_tenant *tenant,
+                         const struct coxi_snapshot *snapshot,
                          const struct coxi_snapshot_file *file, int code)
 {
+    uint64_t n;
+    if (!coxi_seldom_some(&tenant->told_of.snapshots[code != 0], &n)) {
+        return;
+    }
     if (code != 0) {
-        coxi_log(COXI_LOG_ERROR, "snapshot_failed", "path=%s error=\"%s\"",
-                 snapshot->path, coxi_error_text());
+        coxi_log(COXI_LOG_ERROR, "snapshot_failed", "path=%s failed=%llu error=\"%s\"",
+                 snapshot->path, (unsigned long long)n, coxi_error_text());
         return;
     }
     coxi_log(COXI_LOG_INFO, "snapshot",
-             "number=%llu base=%llu bytes=%llu held_us_max=%llu saved_bytes=%llu",
+             "number=%llu base=%llu bytes=%llu held_us_max=%llu saved_bytes=%llu "
+             "snapshots=%llu",
              (unsigned long long)snapshot->number, (unsigned long long)file->base,
              (unsigned long long)file->bytes, (unsigned long long)file->held_us_max,
-             (unsigned long long)file->saved_bytes);
+             (unsigned long long)file->saved_bytes, (unsigned long long)n);
+}
+
+static void log_restore(struct coxi_tenant *tenant, const struct coxi_restore *restore,
+                        int code)
+{
+    uint64_t n;
+    if (coxi_seldom_some(&tenant->told_of.restores[code != 0], &n)) {
+        coxi_log(code == 0 ? COXI_LOG_INFO : COXI_LOG_ERROR, "restore",
+                 "path=%s result=%s restores=%llu error=\"%s\"", restore->path,
+                 coxi_error_name(code), (unsigned long long)n,
+                 code != 0 ? coxi_error_text() : "");
+    }
 }
 
 /* On the thread for snapshots. */
@@ -164,7 +189,7 @@ static void do_snapshot(void *arg, struct coxi_link *link,
         answer.snapshot_done =
             (struct coxi_snapshot_done){.code = r, .message = coxi_error_text()};
     }
-    log_snapshot(&request->snapshot, &file, r);
+    log_snapshot(tenant, &request->snapshot, &file, r);
     (void)coxi_message_send(link, &answer, NULL, false);
     coxi_applied_list_fini(&file.applied);
 }
@@ -181,9 +206,7 @@ static void do_restore(void *arg, struct coxi_link *link,
     if (r == 0) {
         r = coxi_store_restore(tenant->store, &request->restore);
     }
-    coxi_log(r == 0 ? COXI_LOG_INFO : COXI_LOG_ERROR, "restore",
-             "path=%s result=%s error=\"%s\"", request->restore.path,
-             coxi_error_name(r), r != 0 ? coxi_error_text() : "");
+    log_restore(tenant, &request->restore, r);
     (void)send_status(link, request, COXI_STATUS, r);
 }
 
@@ -242,8 +265,9 @@ static int answer_void(struct coxi_tenant *tenant, struct coxi_peer *peer,
     return r;
 }
 
-static int answer_describe(struct coxi_tenant *tenant, struct coxi_peer *peer,
-                           const struct coxi_message *request)
+static int describe(struct coxi_tenant *tenant, struct coxi_peer *peer,
+                    const struct coxi_message *request)
+    COXI_REQUIRES(tenant->describing)
 {
     struct coxi_message answer = {.request = request->request, .kind = COXI_LAYOUT};
     struct coxi_description description;
@@ -269,6 +293,15 @@ static int answer_describe(struct coxi_tenant *tenant, struct coxi_peer *peer,
     return r;
 }
 
+static int answer_describe(struct coxi_tenant *tenant, struct coxi_peer *peer,
+                           const struct coxi_message *request)
+{
+    coxi_lock(&tenant->describing);
+    int r = describe(tenant, peer, request);
+    coxi_unlock(&tenant->describing);
+    return r;
+}
+
 /* ---- requests */
 
 static int on_payload(void *arg, struct coxi_peer *peer, const struct coxi_message *m,
@@ -276,6 +309,12 @@ static int on_payload(void *arg, struct coxi_peer *peer, const struct coxi_messa
 {
     (void)arg;
     return coxi_payloads_take(&tenant_of(peer)->payloads, peer, m, len);
+}
+
+static int on_memory(void *arg, struct coxi_peer *peer, size_t from, size_t to)
+{
+    (void)arg;
+    return coxi_payloads_resize(&tenant_of(peer)->payloads, peer, from, to);
 }
 
 static void on_close(void *arg, struct coxi_peer *peer)
@@ -298,10 +337,14 @@ static int on_hello(void *arg, struct coxi_peer *peer)
     if (r == 0) {
         r = coxi_tenant_enter(tenant);
     }
-    if (r != 0 || peer->hello.role != COXI_ROLE_CLIENT) {
+    if (r != 0) {
         return r;
     }
-    r = coxi_store_greeted(tenant->store, &peer->hello.session);
+    if (coxi_tenant_is_removed(tenant)) {
+        r = coxi_error(COX_EDENIED, "the key of this run was removed");
+    } else if (peer->hello.role == COXI_ROLE_CLIENT) {
+        r = coxi_store_greeted(tenant->store, &peer->hello.session);
+    }
     if (r != 0) {
         coxi_tenant_leave(tenant);
     }
@@ -452,6 +495,7 @@ static int on_message(void *arg, struct coxi_peer *peer, const struct coxi_messa
 static const struct coxi_server_events events = {
     .on_hello = on_hello,
     .on_payload = on_payload,
+    .on_memory = on_memory,
     .on_message = on_message,
     .on_close = on_close,
     .incarnation = incarnation,
@@ -505,6 +549,33 @@ int coxi_ps_open(const struct coxi_ps_options *options, struct coxi_ps **ret)
 const char *coxi_ps_url(const struct coxi_ps *ps)
 {
     return coxi_server_url(ps->server);
+}
+
+static bool is_of(const void *arg, const struct coxi_peer *peer)
+{
+    return peer->of == arg;
+}
+
+/* Closes connections until none is left: one may just be greeting. */
+static void remove_tenant(struct coxi_ps *ps, struct coxi_tenant *tenant)
+{
+    for (int i = 0; i < REMOVE_TRIES && !coxi_tenant_is_left(tenant); i++) {
+        coxi_server_close(ps->server, is_of, tenant, COX_EDENIED,
+                          "the key of this run was removed");
+        (void)poll(NULL, 0, REMOVE_REST_MS);
+    }
+    coxi_tenant_forget(tenant);
+}
+
+void coxi_ps_take_keys(struct coxi_ps *ps)
+{
+    coxi_tenants_note_count(ps->tenants);
+    for (uint32_t i = 0; i < coxi_tenants_count(ps->tenants); i++) {
+        struct coxi_tenant *tenant = coxi_tenants_made(ps->tenants, i);
+        if (tenant != NULL && coxi_tenant_is_removed(tenant)) {
+            remove_tenant(ps, tenant);
+        }
+    }
 }
 
 void coxi_ps_tick(struct coxi_ps *ps)

@@ -23,7 +23,7 @@ struct coxi_ps_options {
     const char *checkpoint_root;
     const struct coxi_key *key; /* the run's (net/key.h), borrowed; or NULL */
     /* of the runs that share the ps, in place of `key`: borrowed; or NULL */
-    const struct coxi_keyring *keys;
+    struct coxi_keyring *keys;
     uint32_t runs_max; /* with `keys`: how many of the runs may have the ps at a time */
 };
 
@@ -32,6 +32,11 @@ int coxi_ps_open(const struct coxi_ps_options *options, struct coxi_ps **ret);
 
 /* The address that peers dial. */
 const char *coxi_ps_url(const struct coxi_ps *ps);
+
+/* With `keys`: somebody has removed or added some. Refuses runs whose key was removed
+ * from now on, closes their connections, and frees what they have; blocks until that is
+ * done. One thread at a time, which is not the one that ticks; before coxi_ps_close. */
+void coxi_ps_take_keys(struct coxi_ps *ps);
 
 /* Sends heartbeats. Call several times in a quarter of peer_timeout_ms. */
 void coxi_ps_tick(struct coxi_ps *ps);

@@ -43,6 +43,11 @@ void coxi_store_count_in(struct coxi_store *store, struct coxi_memory *whole)
     store->memory.whole = whole;
 }
 
+void coxi_store_work_in(struct coxi_store *store, struct coxi_memory *work)
+{
+    store->work = work;
+}
+
 void coxi_store_set_root(struct coxi_store *store, const char *root)
 {
     store->root = root;

@@ -35,6 +35,9 @@ void coxi_store_set_quota(struct coxi_store *store, const struct coxi_quota *quo
 struct coxi_memory;
 void coxi_store_count_in(struct coxi_store *store, struct coxi_memory *whole);
 
+/* The memory that commits take in `scratch` counts there (borrowed). Before any. */
+void coxi_store_work_in(struct coxi_store *store, struct coxi_memory *work);
+
 /* Snapshots are written, and restored, beneath `root` only (--checkpoint-root), which
  * the store borrows; NULL, the initial value: anywhere. Call it before the store is
  * used. */

@@ -71,10 +71,14 @@ struct coxi_store {
     uint64_t restored_at; /* ... and the number of its last file */
     /* the restore that is under way, or NULL; `parts` does not change meanwhile */
     struct coxi_restoring *restoring;
+    /* how often a restore was abandoned: needs no lock, so that nobody waits to abandon
+     * one (ps/restore.c) */
+    atomic_uint abandons;
     /* a restore has begun, and its last file was not loaded yet */
     bool unready;
 
     struct coxi_memory memory; /* of all parts */
+    struct coxi_memory *work;  /* where the memory of commits in work counts, or NULL */
     uint32_t variables_max;    /* 0: no limit */
     struct coxi_rwlock moment; /* read: a commit is under way; written: a cut is made */
     struct coxi_tracking tracking; /* guarded like `taking` */

@@ -1,4 +1,6 @@
-/* See tenants.h. Lock order: that of the seats before `lock`, and before the locks of stores. */
+/* See tenants.h. Lock order: that of the seats before the locks of stores. Making a run
+ * may wait for the disk, so each key has a lock for that, which only peers with this key
+ * wait for. */
 #include "ps/tenants.h"
 
 #include <errno.h>
@@ -15,12 +17,17 @@ enum { ROOT_MODE = 0700 };
 
 struct coxi_tenants {
     struct coxi_tenants_options options;
-    uint32_t n_keys;
+    uint32_t n_slots;
     struct coxi_memory memory; /* of the variables and tables of all runs */
     struct coxi_memory payloads;
     struct coxi_seats seats;
-    struct coxi_mutex lock;
-    struct coxi_tenant **made COXI_GUARDED_BY(lock); /* by key; NULL: not yet */
+    struct slot *slots; /* by key */
+};
+
+/* The place of a run. */
+struct slot {
+    struct coxi_mutex making;
+    struct coxi_tenant *_Atomic made; /* NULL: not yet; written with `making` held */
 };
 
 /* ---- a run */
@@ -40,6 +47,7 @@ static void tenant_free(struct coxi_tenant *tenant)
     tenant_stop(tenant);
     coxi_store_free(tenant->store);
     coxi_mutex_fini(&tenant->lock);
+    coxi_mutex_fini(&tenant->describing);
     free(tenant->root);
     free(tenant);
 }
@@ -79,7 +87,8 @@ static int make_store(struct coxi_tenant *tenant)
         coxi_payloads_init(&tenant->payloads, tenant->store,
                            tenants->options.memory_max);
         tenant->payloads.memory.whole = &tenants->payloads;
-        tenant->payloads.is_shared = tenants->n_keys > 1;
+        coxi_store_work_in(tenant->store, &tenant->payloads.memory);
+        atomic_store(&tenant->payloads.is_shared, coxi_tenants_count(tenants) > 1);
     }
     return r;
 }
@@ -93,20 +102,22 @@ static int tenant_new(struct coxi_tenants *tenants, uint32_t key,
         return coxi_error_memory("a run");
     }
     coxi_mutex_init(&tenant->lock);
+    coxi_mutex_init(&tenant->describing);
     tenant->tenants = tenants;
     tenant->name = options->keys != NULL ? coxi_keyring_name(options->keys, key) : "";
     tenant->ps_index = options->ps_index;
+    tenant->key = key;
     int r = set_root(tenant);
     if (r == 0) {
         r = make_store(tenant);
     }
     if (r == 0) {
         r = coxi_deferred_new("cox:snapshots", options->do_snapshot, tenant,
-                              &tenant->snapshots);
+                              &tenant->payloads, &tenant->snapshots);
     }
     if (r == 0) {
         r = coxi_deferred_new("cox:restores", options->do_reading, tenant,
-                              &tenant->restores);
+                              &tenant->payloads, &tenant->restores);
     }
     if (r != 0) {
         tenant_free(tenant);
@@ -148,17 +159,18 @@ int coxi_tenants_new(const struct coxi_tenants_options *options,
     }
     coxi_mutex_init(&tenants->seats.lock);
     tenants->seats.n = options->seats;
-    coxi_mutex_init(&tenants->lock);
-    coxi_unshared(&tenants->lock);
     tenants->options = *options;
-    tenants->n_keys = options->keys != NULL ? coxi_keyring_count(options->keys) : 1;
+    tenants->n_slots = options->keys != NULL ? COXI_KEYRING_MAX : 1;
     coxi_memory_init(&tenants->memory);
     tenants->memory.max_bytes = options->memory_max;
     coxi_payloads_budget(&tenants->payloads, options->memory_max);
-    tenants->made = calloc(tenants->n_keys, sizeof(struct coxi_tenant *));
-    if (tenants->made == NULL) {
+    tenants->slots = calloc(tenants->n_slots, sizeof(*tenants->slots));
+    if (tenants->slots == NULL) {
         coxi_tenants_free(tenants);
         return coxi_error_memory("the runs");
+    }
+    for (uint32_t i = 0; i < tenants->n_slots; i++) {
+        coxi_mutex_init(&tenants->slots[i].making);
     }
     *ret = tenants;
     return 0;
@@ -167,27 +179,28 @@ int coxi_tenants_new(const struct coxi_tenants_options *options,
 int coxi_tenants_get(struct coxi_tenants *tenants, uint32_t key,
                      struct coxi_tenant **ret)
 {
+    struct slot *slot = &tenants->slots[key];
     int r = 0;
-    coxi_lock(&tenants->lock);
-    if (tenants->made[key] == NULL) {
-        r = tenant_new(tenants, key, &tenants->made[key]);
+    coxi_lock(&slot->making);
+    struct coxi_tenant *tenant = atomic_load(&slot->made);
+    if (tenant == NULL) {
+        r = tenant_new(tenants, key, &tenant);
+        atomic_store(&slot->made, tenant);
     }
-    *ret = tenants->made[key];
-    coxi_unlock(&tenants->lock);
+    coxi_unlock(&slot->making);
+    *ret = tenant;
     return r;
 }
 
 uint32_t coxi_tenants_count(const struct coxi_tenants *tenants)
 {
-    return tenants->n_keys;
+    struct coxi_keyring *keys = tenants->options.keys;
+    return keys != NULL ? coxi_keyring_count(keys) : 1;
 }
 
 struct coxi_tenant *coxi_tenants_made(struct coxi_tenants *tenants, uint32_t key)
 {
-    coxi_lock(&tenants->lock);
-    struct coxi_tenant *tenant = tenants->made[key];
-    coxi_unlock(&tenants->lock);
-    return tenant;
+    return atomic_load(&tenants->slots[key].made);
 }
 
 struct coxi_seats *coxi_tenants_seats(struct coxi_tenants *tenants)
@@ -197,7 +210,7 @@ struct coxi_seats *coxi_tenants_seats(struct coxi_tenants *tenants)
 
 void coxi_tenants_tick(struct coxi_tenants *tenants)
 {
-    for (uint32_t i = 0; i < tenants->n_keys; i++) {
+    for (uint32_t i = 0; i < tenants->n_slots; i++) {
         struct coxi_tenant *tenant = coxi_tenants_made(tenants, i);
         if (tenant != NULL && coxi_deferred_is_orphaned(tenant->restores)) {
             coxi_store_abandon_restore(tenant->store);
@@ -205,9 +218,47 @@ void coxi_tenants_tick(struct coxi_tenants *tenants)
     }
 }
 
+/* ---- keys that are removed */
+
+bool coxi_tenant_is_removed(const struct coxi_tenant *tenant)
+{
+    struct coxi_keyring *keys = tenant->tenants->options.keys;
+    return keys != NULL && !coxi_keyring_has(keys, tenant->key);
+}
+
+bool coxi_tenant_is_left(const struct coxi_tenant *tenant)
+{
+    return atomic_load(&tenant->n_connections) == 0;
+}
+
+/* Nobody claims meanwhile, because the run has no connections. */
+void coxi_tenant_forget(struct coxi_tenant *tenant)
+{
+    struct coxi_seats *seats = &tenant->tenants->seats;
+    struct coxi_session owner;
+    coxi_store_abandon_restore(tenant->store);
+    if (coxi_store_owner(tenant->store, &owner)) {
+        (void)coxi_store_vacate(tenant->store, &owner);
+    }
+    coxi_lock(&seats->lock);
+    tenant->seat.is_owned = false;
+    coxi_unlock(&seats->lock);
+}
+
+void coxi_tenants_note_count(struct coxi_tenants *tenants)
+{
+    bool shared = coxi_tenants_count(tenants) > 1;
+    for (uint32_t i = 0; i < tenants->n_slots; i++) {
+        struct coxi_tenant *tenant = coxi_tenants_made(tenants, i);
+        if (tenant != NULL) {
+            atomic_store(&tenant->payloads.is_shared, shared);
+        }
+    }
+}
+
 void coxi_tenants_stop(struct coxi_tenants *tenants)
 {
-    for (uint32_t i = 0; tenants != NULL && i < tenants->n_keys; i++) {
+    for (uint32_t i = 0; tenants != NULL && i < tenants->n_slots; i++) {
         struct coxi_tenant *tenant = coxi_tenants_made(tenants, i);
         if (tenant != NULL) {
             tenant_stop(tenant);
@@ -220,14 +271,14 @@ void coxi_tenants_free(struct coxi_tenants *tenants)
     if (tenants == NULL) {
         return;
     }
-    coxi_unshared(&tenants->lock);
-    for (uint32_t i = 0; tenants->made != NULL && i < tenants->n_keys; i++) {
-        if (tenants->made[i] != NULL) {
-            tenant_free(tenants->made[i]);
+    for (uint32_t i = 0; tenants->slots != NULL && i < tenants->n_slots; i++) {
+        struct coxi_tenant *tenant = coxi_tenants_made(tenants, i);
+        if (tenant != NULL) {
+            tenant_free(tenant);
         }
+        coxi_mutex_fini(&tenants->slots[i].making);
     }
-    free((void *)tenants->made);
-    coxi_mutex_fini(&tenants->lock);
+    free(tenants->slots);
     coxi_mutex_fini(&tenants->seats.lock);
     free(tenants);
 }

@@ -8,6 +8,7 @@
 
 #include <stdatomic.h>
 
+#include "common/log.h"
 #include "common/sync.h"
 #include "net/keyring.h"
 #include "ps/deferred.h"
@@ -41,14 +42,25 @@ struct coxi_tenant {
     struct coxi_tenants *tenants;
     const char *name; /* of its key; "" if there is no keyring */
     uint32_t ps_index;
-    char *root; /* the directory beneath which its files lie; NULL: anywhere */
+    uint32_t key; /* its index */
+    char *root;   /* the directory beneath which its files lie; NULL: anywhere */
     struct coxi_seat seat COXI_GUARDED_BY_OF(struct coxi_seats, lock);
     struct coxi_store *store;
     struct coxi_deferred *snapshots;
     struct coxi_deferred *restores; /* runs restores and probes */
     struct coxi_payloads payloads;
     atomic_uint n_connections; /* that have greeted */
-    struct coxi_mutex lock;    /* leaf */
+    /* held while a description is made and sent, because however many peers ask for
+     * one, there must be memory for one only; nobody waits for a peer with it */
+    struct coxi_mutex describing;
+    struct coxi_mutex lock; /* leaf */
+    /* lines that its members cause: of requests that succeeded, and that failed */
+    struct {
+        struct coxi_seldom claims[2];
+        struct coxi_seldom snapshots[2];
+        struct coxi_seldom restores[2];
+        struct coxi_seldom seats_lost;
+    } told_of;
     /* the last claim that was logged (claims.c) */
     struct coxi_claimed told COXI_GUARDED_BY(lock);
 };
@@ -60,9 +72,9 @@ struct coxi_tenants_options {
     /* the directory beneath which all files lie, borrowed; NULL: anywhere. With a
      * keyring, the files of a run lie beneath its directory ROOT/NAME, which is made */
     const char *root;
-    const struct coxi_keyring *keys; /* borrowed; NULL: one run, without a name */
-    uint32_t seats;                  /* how many runs may have the ps at a time */
-    coxi_deferred_run do_snapshot;   /* called with the coxi_tenant */
+    struct coxi_keyring *keys;     /* borrowed; NULL: one run, without a name */
+    uint32_t seats;                /* how many runs may have the ps at a time */
+    coxi_deferred_run do_snapshot; /* called with the coxi_tenant */
     coxi_deferred_run do_reading;
 };
 
@@ -71,7 +83,8 @@ int coxi_tenants_new(const struct coxi_tenants_options *options,
                      struct coxi_tenants **ret);
 
 /* The run of the key with this index (0 without a keyring), which is made at its first
- * use and stays. COX_EIO: its directory cannot be made; COX_ENOMEM. Any thread. */
+ * use and stays. COX_EIO: its directory cannot be made; COX_ENOMEM. Any thread; only
+ * callers with the same key wait for the disk. */
 int coxi_tenants_get(struct coxi_tenants *tenants, uint32_t key,
                      struct coxi_tenant **ret);
 
@@ -83,11 +96,24 @@ void coxi_tenant_leave(struct coxi_tenant *tenant);
 /* How many keys there are; and the run of a key, or NULL: nobody has used it yet. Any
  * thread. */
 uint32_t coxi_tenants_count(const struct coxi_tenants *tenants);
+
+/* True if the run's key was removed (coxi_keyring_reload): nobody may enter. To be asked
+ * after coxi_tenant_enter. Any thread. */
+bool coxi_tenant_is_removed(const struct coxi_tenant *tenant);
+
+/* True if no connection is there that has entered. */
+bool coxi_tenant_is_left(const struct coxi_tenant *tenant);
+
+/* Frees what a removed run has in its store, once its connections are gone. */
+void coxi_tenant_forget(struct coxi_tenant *tenant);
+
+/* Keys have been added or removed. */
+void coxi_tenants_note_count(struct coxi_tenants *tenants);
 struct coxi_tenant *coxi_tenants_made(struct coxi_tenants *tenants, uint32_t key);
 
 struct coxi_seats *coxi_tenants_seats(struct coxi_tenants *tenants);
 
-/* Abandons restores whose clients are gone. */
+/* Abandons restores whose clients are gone. Waits for nobody. */
 void coxi_tenants_tick(struct coxi_tenants *tenants);
 
 /* Ends the threads of all runs, whose requests nobody may add any more. Takes NULL. */

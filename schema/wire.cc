@@ -499,12 +499,18 @@ bool decode_body(const wire::Message *in, struct coxi_message *ret)
 
 } // namespace
 
+static thread_local Builder builder(1024);
+
 extern "C" {
+
+void coxi_message_forget(void)
+{
+    builder.Reset();
+}
 
 bool coxi_message_encode(const struct coxi_message *message, const void **ret_bytes,
                          size_t *ret_len)
 {
-    static thread_local Builder builder(1024);
     if (!coxi_message_fits(message)) {
         return false;
     }

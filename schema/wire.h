@@ -569,6 +569,9 @@ struct coxi_message {
 bool coxi_message_encode(const struct coxi_message *message, const void **ret_bytes,
                          size_t *ret_len);
 
+/* Frees the memory of the calling thread's last encoded message. */
+void coxi_message_forget(void);
+
 /* Checks and decodes `len` bytes at `bytes` (8-aligned). False: they are no message of
  * this version, and *ret is untouched. Strings are NUL-terminated and never NULL. */
 bool coxi_message_decode(const void *bytes, size_t len, struct coxi_message *ret);

@@ -241,6 +241,17 @@ void daemon_start(struct program *program, const char *name, int index,
     coxi_test_until(is_announced, &announced, "a daemon's address");
 }
 
+void program_wait_address(const struct program *program, char ret_address[256])
+{
+    static const char listening[] = "event=listening address=";
+    program_wait_printed(program, listening);
+    program_wait_printed(program, " pid="); /* the address is whole */
+    char *output = program_output(program);
+    assert_int_equal(
+        1, sscanf(strstr(output, listening) + strlen(listening), "%255s", ret_address));
+    free(output);
+}
+
 int program_occupy(const char *path)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};

@@ -52,6 +52,9 @@ void program_pause(struct program *program);
  */
 const char *rig_key(void);
 
+/* Waits until the log of a daemon that was started otherwise tells its address. */
+void program_wait_address(const struct program *program, char ret_address[256]);
+
 /* Starts a daemon ("coxswain-ps", "coxswain-worker") as `index`, listening at `listen`,
  * and waits until it can be dialled; returns its address. If that is a tcp address and
  * COX_KEY_FILE names no key, the daemon gets the rig's. */

@@ -2,6 +2,7 @@
 #include "worker/config.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "common/error.h"
@@ -171,6 +172,20 @@ static int check_modules(struct coxi_worker_config *config)
     return r == 0 ? 0 : coxi_error(r, "--module-key: %s", coxi_error_text());
 }
 
+static int check_confinement(const struct coxi_worker_config *config)
+{
+    bool has_files =
+        strcmp(config->confine, "landlock") == 0 || strcmp(config->confine, "all") == 0;
+    bool is_bounded =
+        config->confine_write != NULL || strcmp(config->confine_read, "/") != 0;
+    return has_files || !is_bounded
+               ? 0
+               : coxi_error(COX_EINVAL,
+                            "--confine-read and --confine-write say where steps may "
+                            "read and write files, which is not bounded without "
+                            "--confine=landlock or --confine=all");
+}
+
 int coxi_worker_config_apply(struct coxi_worker_config *config)
 {
     int r = config->client != NULL ? check_client(config) : 0;
@@ -186,9 +201,8 @@ int coxi_worker_config_apply(struct coxi_worker_config *config)
         r = coxi_daemon_start(&config->daemon,
                               config->step_process ? "worker" : "supervisor");
     }
-    if (r == 0) {
-        r = check_modules(config);
-    }
+    r = r == 0 ? check_modules(config) : r;
+    r = r == 0 ? check_confinement(config) : r;
     return r == 0 && config->client != NULL
                ? coxi_daemon_check_reach(&config->daemon, "--client", config->client)
                : r;

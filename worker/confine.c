@@ -33,6 +33,11 @@ static int set_limits(const struct coxi_confinement *confinement)
     return r;
 }
 
+bool coxi_confines_files(const char *profile)
+{
+    return strcmp(profile, "landlock") == 0 || strcmp(profile, "all") == 0;
+}
+
 int coxi_confine(const struct coxi_confinement *confinement)
 {
     bool all = strcmp(confinement->profile, "all") == 0;
@@ -44,7 +49,7 @@ int coxi_confine(const struct coxi_confinement *confinement)
     if (r == 0) {
         r = set_limits(confinement);
     }
-    if (r == 0 && (all || strcmp(confinement->profile, "landlock") == 0)) {
+    if (r == 0 && coxi_confines_files(confinement->profile)) {
         r = coxi_confine_files(confinement);
     }
     if (r == 0 && (all || strcmp(confinement->profile, "seccomp") == 0)) {

@@ -15,10 +15,9 @@ struct coxi_confinement {
     const char *write;   /* --confine-write; NULL: none */
     const char *dir;     /* modules are kept here; steps may write here */
     const char
-        *listen_url; /* a socket is made there if it is an ipc address; or NULL */
-    const char *address_file;  /* written by this process; or NULL */
-    bool cores;                /* a crash may leave a core file */
-    int64_t files_max;         /* open files; 0: as many as before */
+        *listen_url;   /* a socket is made there if it is an ipc address; or NULL */
+    bool cores;        /* a crash may leave a core file */
+    int64_t files_max; /* open files; 0: as many as before */
     int64_t address_space_max; /* bytes; 0: no limit */
 };
 
@@ -29,6 +28,9 @@ struct coxi_confinement {
  * says which.
  */
 int coxi_confine(const struct coxi_confinement *confinement);
+
+/* True if the profile keeps this process from writing its address file. */
+bool coxi_confines_files(const char *profile);
 
 /* A part of it: file system rules (Landlock). Reading beneath `read` and `write` only,
  * writing beneath `write` only. */

@@ -108,8 +108,10 @@ static int add_directory_of(const struct landlock *landlock, const char *file,
     return r == 0 ? add_path(landlock, path, rights, option) : r;
 }
 
-/* Steps may use these files; the worker also makes a socket and writes its address and
- * its log. */
+/* Steps may use these files; the worker also makes a socket and writes its log. (Its
+ * address file is written by another process: announcer.h.) The socket's directory may
+ * have others, but only sockets can be made in it; a socket that is left there must be
+ * removed first, and the kernel knows no right to remove but one for all files. */
 static int add_rules(const struct landlock *landlock,
                      const struct coxi_confinement *confinement)
 {
@@ -129,10 +131,6 @@ static int add_rules(const struct landlock *landlock,
     if (r == 0 && url != NULL && strncmp(url, ipc, strlen(ipc)) == 0) {
         r = add_directory_of(landlock, url + strlen(ipc), MAKE_SOCK | REMOVE_FILE,
                              "--listen");
-    }
-    if (r == 0 && confinement->address_file != NULL) {
-        r = add_directory_of(landlock, confinement->address_file, all,
-                             "--address-file");
     }
     (void)add_fd(landlock, STDERR_FILENO, OF_FILES); /* fails unless it is a file */
     return r;

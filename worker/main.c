@@ -6,6 +6,7 @@
 
 #include "common/option.h"
 #include "net/daemon.h"
+#include "worker/announcer.h"
 #include "worker/config.h"
 #include "worker/confine.h"
 #include "worker/culprit.h"
@@ -20,7 +21,6 @@ static int confine(const struct coxi_worker_config *config)
         .write = config->confine_write,
         .dir = config->dir,
         .listen_url = config->client == NULL ? config->daemon.listen : NULL,
-        .address_file = config->daemon.address_file,
         .cores = config->step_cores,
         .files_max = config->step_files_max,
         .address_space_max = config->step_address_space_max,
@@ -31,7 +31,12 @@ static int serve(const struct coxi_worker_config *config)
 {
     int signum = 0;
     struct coxi_recorder *recorder = NULL;
+    struct coxi_announcer announcer = {0};
     int r = coxi_recorder_attach(&recorder);
+    if (r == 0 && config->daemon.address_file != NULL &&
+        coxi_confines_files(config->confine)) {
+        r = coxi_announcer_start(config->daemon.address_file, &announcer);
+    }
     if (r == 0) {
         r = confine(config);
     }
@@ -48,6 +53,7 @@ static int serve(const struct coxi_worker_config *config)
             .client = config->client,
             .name = config->name,
             .address_file = config->daemon.address_file,
+            .announcer = &announcer,
             .modules = {.dir = config->dir,
                         .key = config->module_key_file != NULL ? &config->module_key
                                                                : NULL,

@@ -141,3 +141,12 @@ void coxi_results_drop(struct coxi_results *results, uint64_t closure, uint32_t 
         coxi_held_unref(held);
     }
 }
+
+void coxi_results_drop_all(struct coxi_results *results,
+                           const struct coxi_recall *dropped)
+{
+    for (size_t i = 0; i < dropped->n_closures; i++) {
+        coxi_results_drop(results, dropped->closures[i].closure,
+                          dropped->closures[i].attempt);
+    }
+}

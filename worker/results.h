@@ -20,6 +20,7 @@
 
 #include "common/buffer.h"
 #include "common/sync.h"
+#include "schema/wire.h"
 
 enum { COXI_RESULTS_BUCKETS = 1024 };
 
@@ -57,5 +58,9 @@ size_t coxi_results_held(void);
 /* Drops the results of that attempt, if they are kept. */
 void coxi_results_drop(struct coxi_results *results, uint64_t closure,
                        uint32_t attempt);
+
+/* The same for every attempt that is listed. */
+void coxi_results_drop_all(struct coxi_results *results,
+                           const struct coxi_recall *dropped);
 
 #endif

@@ -311,6 +311,7 @@ static int load(struct coxi_run *run, const struct coxi_module_rules *rules,
                 const struct coxi_module *module, const void *bytes, size_t len)
 {
     struct coxi_loaded *loaded = NULL;
+    struct coxi_loaded *none = NULL;
     if (module->id >= COXI_MODULES_MAX) {
         return coxi_error(COX_ELIMIT, "more than %d modules", COXI_MODULES_MAX);
     }
@@ -318,8 +319,10 @@ static int load(struct coxi_run *run, const struct coxi_module_rules *rules,
     int r = there ? 0
                   : load_recorded(run->options.recorder, rules, module, bytes, len,
                                   &loaded);
-    if (r == 0 && !there) {
-        atomic_store(&run->modules[module->id], loaded);
+    /* The client may ask over both its connections: the first module stays. */
+    if (r == 0 && !there &&
+        !atomic_compare_exchange_strong(&run->modules[module->id], &none, loaded)) {
+        coxi_module_unload(loaded);
     }
     return r;
 }
@@ -334,8 +337,9 @@ void coxi_run_load(struct coxi_run *run, const struct coxi_module_rules *rules,
     answer.status.code = r;
     answer.status.message = r != 0 ? coxi_error_text() : "";
     if (r != COX_ENOENT) {
-        coxi_log(r == 0 ? COXI_LOG_INFO : COXI_LOG_ERROR, "module", "name=%s result=%s",
-                 request->module.name, coxi_error_name(r));
+        coxi_log(r == 0 ? COXI_LOG_INFO : COXI_LOG_ERROR, "module",
+                 "name=%s result=%s text=\"%s\"", request->module.name,
+                 coxi_error_name(r), answer.status.message);
     }
     (void)coxi_message_send(run->control, &answer, NULL, false);
 }

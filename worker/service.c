@@ -16,6 +16,7 @@
 #include "common/sync.h"
 #include "net/daemon.h"
 #include "net/server.h"
+#include "worker/announcer.h"
 #include "worker/payloads.h"
 #include "worker/run.h"
 #include "worker/slots.h"
@@ -38,6 +39,9 @@ struct worker {
     bool closing;
     atomic_uint n_runs; /* runs that are not freed yet */
     struct coxi_budget payloads;
+    /* lines about clients that were let in, refused, and that went */
+    struct coxi_seldom clients[2];
+    struct coxi_seldom clients_gone;
     /* guards crashes in the recorder, too; comes before the run's locks */
     struct coxi_mutex lock;
     /* of the client that is connected, or NULL */
@@ -188,6 +192,20 @@ static struct coxi_run *run_of(struct worker *worker, const struct coxi_peer *pe
     return run;
 }
 
+static int log_client(struct worker *worker, const struct coxi_session *session,
+                      int code)
+{
+    uint64_t n;
+    if (coxi_seldom_some(&worker->clients[code != 0], &n)) {
+        coxi_log(code == 0 ? COXI_LOG_INFO : COXI_LOG_WARN, "client",
+                 "run=%016llx generation=%llu result=%s clients=%llu",
+                 (unsigned long long)session->run,
+                 (unsigned long long)session->generation, coxi_error_name(code),
+                 (unsigned long long)n);
+    }
+    return code;
+}
+
 static int on_hello(void *arg, struct coxi_peer *peer)
 {
     struct worker *worker = arg;
@@ -195,13 +213,7 @@ static int on_hello(void *arg, struct coxi_peer *peer)
         return coxi_error(COX_EREFUSED, "this is a worker: it accepts only clients");
     }
     if (peer->hello.channel == COXI_CHANNEL_CONTROL) {
-        int r = begin_run(worker, peer);
-        coxi_log(r == 0 ? COXI_LOG_INFO : COXI_LOG_WARN, "client",
-                 "run=%016llx generation=%llu result=%s",
-                 (unsigned long long)peer->hello.session.run,
-                 (unsigned long long)peer->hello.session.generation,
-                 coxi_error_name(r));
-        return r;
+        return log_client(worker, &peer->hello.session, begin_run(worker, peer));
     }
     struct coxi_run *run = run_of_client(worker, peer);
     if (run == NULL) {
@@ -268,8 +280,11 @@ static void on_close(void *arg, struct coxi_peer *peer)
         return;
     }
     if (run->control == peer->link) {
-        coxi_log(COXI_LOG_INFO, "client_gone", "run=%016llx",
-                 (unsigned long long)run->session.run);
+        uint64_t n;
+        if (coxi_seldom_some(&worker->clients_gone, &n)) {
+            coxi_log(COXI_LOG_INFO, "client_gone", "run=%016llx gone=%llu",
+                     (unsigned long long)run->session.run, (unsigned long long)n);
+        }
         coxi_run_close(run);
         coxi_slots_drop(worker->slots, run);
         coxi_lock(&worker->lock);
@@ -320,14 +335,6 @@ static int drop_resource(struct worker *worker, struct coxi_run *run,
         &(struct coxi_recall){.closures = &making, .n_closures = 1, .running = true});
 }
 
-static void drop_results(struct coxi_run *run, const struct coxi_recall *dropped)
-{
-    for (size_t i = 0; i < dropped->n_closures; i++) {
-        coxi_results_drop(&run->results, dropped->closures[i].closure,
-                          dropped->closures[i].attempt);
-    }
-}
-
 static int take_closures(struct worker *worker, struct coxi_run *run,
                          const struct coxi_dispatch *dispatch,
                          const struct coxi_frame *frame)
@@ -362,7 +369,7 @@ static int handle(struct worker *worker, struct coxi_run *run,
         coxi_run_send_result(run, &m->result);
         return 0;
     case COXI_RESULT_DROP:
-        drop_results(run, &m->recall);
+        coxi_results_drop_all(&run->results, &m->recall);
         return 0;
     case COXI_WANT_DATA:
         return worker->options.client == NULL
@@ -476,6 +483,8 @@ static void on_signal(void *arg, int signum)
     worker->signal = signum;
     /* a client that comes now would come in vain */
     coxi_server_dial_stop(worker->server);
+    /* First, so that nothing runs that the client sends after it was told. */
+    coxi_slots_close(worker->slots);
     coxi_lock(&worker->lock);
     worker->leaving = true;
     tell_leaving(worker);
@@ -532,8 +541,8 @@ static int open_worker(struct worker *worker)
         r = coxi_server_open(&server, &worker->server);
     }
     if (r == 0 && options->address_file != NULL) {
-        r = coxi_daemon_announce(options->address_file,
-                                 coxi_server_url(worker->server));
+        r = coxi_announcer_tell(options->announcer, options->address_file,
+                                coxi_server_url(worker->server));
     }
     if (r == 0) {
         if (options->prints_apart) {

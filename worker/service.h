@@ -13,6 +13,8 @@ struct coxi_worker_options {
     const char *client;       /* the client to dial instead of listening; or NULL */
     const char *name;         /* the name under which to dial */
     const char *address_file; /* or NULL */
+    /* writes it, if this process may not; or NULL; borrowed */
+    struct coxi_announcer *announcer;
     struct coxi_module_rules modules;
     uint32_t index;
     uint32_t slots;

@@ -419,13 +419,26 @@ static void cancel_makings(struct coxi_slots *slots) COXI_REQUIRES(slots->lock)
     }
 }
 
+/* Slots take nothing more; coxi_slots_push hands back what comes. */
+static void close_line(struct coxi_slots *slots) COXI_REQUIRES(slots->lock)
+{
+    slots->stop = true;
+    (void)pthread_cond_broadcast(&slots->work);
+}
+
+void coxi_slots_close(struct coxi_slots *slots)
+{
+    coxi_lock(&slots->lock);
+    close_line(slots);
+    coxi_unlock(&slots->lock);
+}
+
 bool coxi_slots_stop(struct coxi_slots *slots)
 {
     coxi_lock(&slots->lock);
-    slots->stop = true;
+    close_line(slots);
     bool idle = slots->n_running == 0;
     struct coxi_batch *batches = coxi_slots_unlink(slots, NULL);
-    (void)pthread_cond_broadcast(&slots->work);
     cancel_makings(slots);
     struct coxi_run *run = take_tended(slots);
     coxi_unlock(&slots->lock);

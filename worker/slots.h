@@ -23,8 +23,8 @@ int coxi_slots_new(const struct coxi_slots_options *options, struct coxi_slots *
 
 /*
  * Queues the closures of a dispatch; copies heads and arguments. If the slots are
- * stopped, hands the closures back at once. COX_EPROTO: they do not fit the payload, or
- * are more than the line takes. Any thread.
+ * closed or stopped, hands the closures back at once. COX_EPROTO: they do not fit the
+ * payload, or are more than the line takes. Any thread.
  */
 int coxi_slots_push(struct coxi_slots *slots, struct coxi_run *run,
                     const struct coxi_dispatch *dispatch, const void *payload,
@@ -45,6 +45,10 @@ int coxi_slots_recall(struct coxi_slots *slots, struct coxi_run *run,
 /* The client of `run`, which is closed, is gone: drops closures that have not started,
  * cancels what runs, and lets a slot release the run's resources. Any thread. */
 void coxi_slots_drop(struct coxi_slots *slots, struct coxi_run *run);
+
+/* Starts nothing more: hands back at once what comes from now on. What is in line stays
+ * there until coxi_slots_stop. Any thread. */
+void coxi_slots_close(struct coxi_slots *slots);
 
 /* Starts nothing more, hands back what has not started, and cancels the making of
  * resources; true once no step runs. Any thread. */

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cluster/cluster.h"
@@ -132,19 +133,51 @@ static int make_empty(const char *path)
     return 0;
 }
 
-static int ask(struct cox_coordinator *c, struct coxi_psc *psc, const char *path,
-               bool writes, uint64_t end_ms)
+/* A probe: an empty file in a directory of its own. */
+struct probe {
+    char dir[PATH_MAX];
+    char file[PATH_MAX];
+    char its[PATH_MAX]; /* the file that the ps makes beside it */
+};
+
+/* Makes the directory as that of a checkpoint is made, because a ps whose user may not
+ * write there could write no checkpoint. */
+static int probe_make(const char *dir, uint32_t ps, struct probe *ret)
 {
-    struct coxi_message probe = {.kind = COXI_PROBE};
-    char its[PATH_MAX];
-    probe.probe = (struct coxi_probe){c->session, path, writes};
-    int r = ask_until(psc, &probe, end_ms);
-    if (r == 0 && writes) {
-        r = coxi_path(its, "%s.ps-%u", path, coxi_psc_index(psc));
+    uint64_t id = coxi_random_id();
+    int r = coxi_path(ret->dir, "%s/.coxswain-probe-%016" PRIx64, dir, id);
+    r = r != 0 ? r
+               : coxi_path(ret->file, "%s/.coxswain-probe-%016" PRIx64, ret->dir, id);
+    r = r != 0 ? r : coxi_path(ret->its, "%s.ps-%" PRIu32, ret->file, ps);
+    if (r == 0 && mkdir(ret->dir, 0777) != 0) {
+        r = coxi_error_errno(COX_EIO, "cannot make the directory %s", ret->dir);
     }
-    if (r == 0 && writes && unlink(its) != 0) {
-        r = coxi_error_errno(COX_EIO,
-                             "the file %s that it has made does not exist here", its);
+    if (r != 0) {
+        return r;
+    }
+    r = make_empty(ret->file);
+    if (r != 0) {
+        (void)rmdir(ret->dir);
+    }
+    return r;
+}
+
+static void probe_remove(const struct probe *probe)
+{
+    (void)unlink(probe->its);
+    (void)unlink(probe->file);
+    (void)rmdir(probe->dir);
+}
+
+static int ask(struct cox_coordinator *c, struct coxi_psc *psc,
+               const struct probe *probe, bool writes, uint64_t end_ms)
+{
+    struct coxi_message request = {.kind = COXI_PROBE};
+    request.probe = (struct coxi_probe){c->session, probe->file, writes};
+    int r = ask_until(psc, &request, end_ms);
+    if (r == 0 && writes && unlink(probe->its) != 0) {
+        r = coxi_error_errno(
+            COX_EIO, "the file %s that it has made does not exist here", probe->its);
     }
     return r;
 }
@@ -152,24 +185,22 @@ static int ask(struct cox_coordinator *c, struct coxi_psc *psc, const char *path
 int coxi_ps_probe(struct cox_coordinator *c, struct coxi_psc *psc, bool writes,
                   uint64_t end_ms)
 {
-    char path[PATH_MAX];
+    struct probe probe;
     if (c->saving.dir == NULL) {
         return 0;
     }
-    int r = coxi_path(path, "%s/.coxswain-probe-%016" PRIx64, c->saving.dir,
-                      coxi_random_id());
-    if (r == 0) {
-        r = make_empty(path);
-    }
+    int r = probe_make(c->saving.dir, coxi_psc_index(psc), &probe);
     if (r != 0) {
         return writes ? r : 0;
     }
-    r = ask(c, psc, path, writes, end_ms);
-    (void)unlink(path);
-    return r != COX_EIO ? r
-                        : coxi_error(r,
-                                     "ps %u at %s does not share the checkpoint "
-                                     "directory %s with the client: %.300s",
-                                     coxi_psc_index(psc), coxi_psc_address(psc),
-                                     c->saving.dir, coxi_error_text());
+    r = ask(c, psc, &probe, writes, end_ms);
+    probe_remove(&probe);
+    return r != COX_EIO
+               ? r
+               : coxi_error(r,
+                            "ps %u at %s does not share the checkpoint directory %s "
+                            "with the client, or its user may not write in what the "
+                            "client makes there: %.300s",
+                            coxi_psc_index(psc), coxi_psc_address(psc), c->saving.dir,
+                            coxi_error_text());
 }

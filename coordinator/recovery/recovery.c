@@ -129,6 +129,14 @@ bool coxi_recovery_stopping(struct coxi_recovery *rec)
     return stop || coxi_check_alive(rec->c) != 0;
 }
 
+void coxi_recovery_wait_slice(struct coxi_recovery *rec)
+{
+    coxi_lock(&rec->set->lock);
+    struct timespec until = coxi_deadline(COXI_RECOVERY_SLICE_MS);
+    (void)coxi_wait_until(&rec->set->changed, &rec->set->lock, &until);
+    coxi_unlock(&rec->set->lock);
+}
+
 /* ---- a recovery */
 
 /* On the loop: no ps will be recovered any more. */
@@ -183,6 +191,35 @@ static int go_on(struct coxi_recovery *rec, void *arg)
     return 0;
 }
 
+/* Memory that is missing now may be there in a moment: true if there is still time for
+ * another try, before which this waits a little. */
+static bool awaits_memory(struct coxi_recovery *rec, int code)
+{
+    if (code != COX_ENOMEM) {
+        return false;
+    }
+    coxi_call_why(rec->c, "%.380s", coxi_error_text());
+    coxi_lock(&rec->set->lock);
+    uint64_t lasts_ms = coxi_now_ms() - rec->since_ms;
+    coxi_unlock(&rec->set->lock);
+    if (lasts_ms >= (uint64_t)rec->c->options.ps_recovery_ms) {
+        return false;
+    }
+    coxi_recovery_wait_slice(rec);
+    return true;
+}
+
+/* One pass: brings back all ps that are lost, and replays what they lack. */
+static int recover_once(struct coxi_recovery *rec, bool *ret_up)
+{
+    if (atomic_load(&rec->set->any_lost)) {
+        coxi_call_why(rec->c, "ps are away, or being restored");
+        return coxi_recovery_bring_back(rec);
+    }
+    int r = coxi_recovery_replay(rec);
+    return r == 0 ? coxi_recovery_on_loop(rec, go_on, ret_up) : r;
+}
+
 /* Runs a recovery to its end. COX_ECLOSED: the run is over. */
 static int recover(struct coxi_recovery *rec)
 {
@@ -191,16 +228,8 @@ static int recover(struct coxi_recovery *rec)
     struct coxi_call wait __attribute__((cleanup(coxi_call_end)));
     coxi_wait_begin(rec->c, &wait, "the recovery", coxi_maybe_none());
     while (r == 0 && !up && !coxi_recovery_stopping(rec)) {
-        if (atomic_load(&rec->set->any_lost)) {
-            coxi_call_why(rec->c, "ps are away, or being restored");
-            r = coxi_recovery_bring_back(rec);
-            continue;
-        }
-        r = coxi_recovery_replay(rec);
-        if (r == 0) {
-            r = coxi_recovery_on_loop(rec, go_on, &up);
-        }
-        r = r == COX_EAGAIN ? 0 : r;
+        r = recover_once(rec, &up);
+        r = r == COX_EAGAIN || awaits_memory(rec, r) ? 0 : r;
     }
     /* without a text, because the reason was reported */
     return r == 0 && !up ? COX_ECLOSED : r;

@@ -26,6 +26,17 @@ enum {
     COXI_RECOVERY_SLICE_MS = 50
 };
 
+/* The thread that brings a ps back. */
+struct coxi_recovery_return {
+    struct coxi_recovery *rec;
+    uint32_t ps;
+    uint64_t end_ms;
+    pthread_t thread;
+    bool started;     /* and not joined yet */
+    uint64_t n_moves; /* count_moves at the last try */
+    bool told;        /* COX_EVENT_PS_NOT_TAKEN was reported at this address */
+};
+
 struct coxi_recovery_server {
     bool returns; /* a thread is bringing the ps back */
     /* the ps's new client, or NULL; the tick gives it up */
@@ -34,6 +45,9 @@ struct coxi_recovery_server {
     uint64_t back_ms;                  /* when it last came back */
     struct coxi_applied_list restored; /* its applied set at that time */
     uint64_t filled; /* the incarnation that was last given all of a checkpoint */
+
+    /* not under the lock: it is the recovery thread's, and that thread's */
+    struct coxi_recovery_return back;
 };
 
 /* The checkpoint from which ps are restored. */
@@ -72,6 +86,9 @@ struct coxi_recovery {
 /* True if the run is over. */
 bool coxi_recovery_stopping(struct coxi_recovery *rec);
 
+/* Waits for a change of the ps, but not longer than a slice. */
+void coxi_recovery_wait_slice(struct coxi_recovery *rec);
+
 /* Like coxi_call_on_loop. */
 int coxi_recovery_on_loop(struct coxi_recovery *rec,
                           int (*run)(struct coxi_recovery *rec, void *arg), void *arg);
@@ -89,8 +106,8 @@ void coxi_recovery_let_go_held(struct coxi_recovery *rec);
 
 /*
  * LOST -> OWED for all lost ps, also for those that are lost meanwhile; each has
- * ps_recovery_ms from its loss. Returns COX_ENOMEM; a ps that cannot be brought back
- * ends the run.
+ * ps_recovery_ms from its loss. Returns an error if a thread cannot be started; a ps that
+ * cannot be brought back ends the run.
  */
 int coxi_recovery_bring_back(struct coxi_recovery *rec);
 

@@ -434,16 +434,6 @@ static int bring_back(struct coxi_recovery *rec, uint32_t p, uint64_t end_ms)
     return 0;
 }
 
-struct returning {
-    struct coxi_recovery *rec;
-    uint32_t ps;
-    uint64_t end_ms;
-    pthread_t thread;
-    bool started;     /* and not joined yet */
-    uint64_t n_moves; /* count_moves at the last try */
-    bool told;        /* COX_EVENT_PS_NOT_TAKEN was reported at this address */
-};
-
 /*
  * True if no other process at the address could help. After any other error the ps is
  * tried again until its time is over, because somebody may mend the reason meanwhile:
@@ -455,7 +445,7 @@ static bool is_final(int code)
     return code == COX_EFENCED || code == COX_ECHECKSUM || code == COX_EFORMAT;
 }
 
-static void give_up(const struct returning *returning, int code)
+static void give_up(const struct coxi_recovery_return *returning, int code)
 {
     struct cox_coordinator *c = returning->rec->c;
     char within[64] = "";
@@ -470,17 +460,9 @@ static void give_up(const struct returning *returning, int code)
     coxi_fatal(c, code == COX_EFENCED ? code : COX_EPSLOST, text);
 }
 
-static void wait_slice(struct coxi_recovery *rec)
-{
-    coxi_lock(&rec->set->lock);
-    struct timespec until = coxi_deadline(COXI_RECOVERY_SLICE_MS);
-    (void)coxi_wait_until(&rec->set->changed, &rec->set->lock, &until);
-    coxi_unlock(&rec->set->lock);
-}
-
 /* Pauses between two tries, after one that has found `code`; ends early if a ps got
  * another address. */
-static void pause_after(struct returning *returning, int code)
+static void pause_after(struct coxi_recovery_return *returning, int code)
 {
     struct coxi_recovery *rec = returning->rec;
     if (code == COX_EPSLOST || code == COX_ETIMEDOUT || code == COX_ECLOSED) {
@@ -498,12 +480,12 @@ static void pause_after(struct returning *returning, int code)
     until_ms = until_ms < returning->end_ms ? until_ms : returning->end_ms;
     while (coxi_now_ms() < until_ms && count_moves(rec) == returning->n_moves &&
            !coxi_recovery_stopping(rec)) {
-        wait_slice(rec);
+        coxi_recovery_wait_slice(rec);
     }
 }
 
 /* Tries once to bring the ps back; true: try again. */
-static bool try_once(struct returning *returning)
+static bool try_once(struct coxi_recovery_return *returning)
 {
     struct coxi_recovery *rec = returning->rec;
     uint64_t n_moves = count_moves(rec);
@@ -525,7 +507,7 @@ static bool try_once(struct returning *returning)
 
 static void *returning_thread(void *arg)
 {
-    struct returning *returning = arg;
+    struct coxi_recovery_return *returning = arg;
     struct coxi_recovery *rec = returning->rec;
     struct coxi_call wait __attribute__((cleanup(coxi_call_end)));
     coxi_wait_begin(rec->c, &wait, "the return of a ps", coxi_maybe_of(returning->ps));
@@ -538,7 +520,7 @@ static void *returning_thread(void *arg)
     return NULL;
 }
 
-static void finish(struct returning *returning)
+static void finish(struct coxi_recovery_return *returning)
 {
     if (returning->started) {
         (void)pthread_join(returning->thread, NULL);
@@ -547,7 +529,7 @@ static void finish(struct returning *returning)
 }
 
 /* Starts a thread for each ps that is lost and has none. */
-static int start_all(struct coxi_recovery *rec, struct returning *all)
+static int start_all(struct coxi_recovery *rec)
 {
     int r = 0;
     for (uint32_t p = 0; r == 0 && p < rec->c->ps.n; p++) {
@@ -558,11 +540,16 @@ static int start_all(struct coxi_recovery *rec, struct returning *all)
         uint64_t end_ms = server->end_ms;
         coxi_unlock(&rec->set->lock);
         if (starts) {
-            finish(&all[p]); /* it was lost again */
-            all[p] = (struct returning){.rec = rec, .ps = p, .end_ms = end_ms};
-            r = coxi_thread_start(&all[p].thread, "cox:ps-returns", returning_thread,
-                                  &all[p]);
-            all[p].started = r == 0;
+            struct coxi_recovery_return *back = &server->back;
+            finish(back); /* it was lost again */
+            *back =
+                (struct coxi_recovery_return){.rec = rec, .ps = p, .end_ms = end_ms};
+            r = coxi_thread_start(&back->thread, "cox:ps-returns", returning_thread,
+                                  back);
+            back->started = r == 0;
+            coxi_lock(&rec->set->lock);
+            server->returns = back->started;
+            coxi_unlock(&rec->set->lock);
         }
     }
     return r;
@@ -583,18 +570,12 @@ static bool await_return(struct coxi_recovery *rec)
 
 int coxi_recovery_bring_back(struct coxi_recovery *rec)
 {
-    uint32_t n = rec->c->ps.n;
-    struct returning *all = calloc(n, sizeof(*all));
-    if (all == NULL) {
-        return coxi_error_memory("bringing ps back");
-    }
-    int r = start_all(rec, all);
+    int r = start_all(rec);
     while (r == 0 && await_return(rec) && !coxi_recovery_stopping(rec)) {
-        r = start_all(rec, all);
+        r = start_all(rec);
     }
-    for (uint32_t p = 0; p < n; p++) {
-        finish(&all[p]);
+    for (uint32_t p = 0; p < rec->c->ps.n; p++) {
+        finish(&rec->servers[p].back);
     }
-    free(all);
     return r;
 }

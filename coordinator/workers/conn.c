@@ -1,6 +1,7 @@
 /*
  * See conn.h. Events are mail: the receiving thread allocates them, a turn of the loop
- * runs and frees them. A conn is freed with its last event.
+ * runs and frees them. A conn is freed with its last event. The events of its beginning and
+ * of its end are allocated with it: without them the loop would wait for ever.
  *
  * The control connections of up to LOCAL_MAX workers on this host offer the local path
  * (link.h). Each of these has a thread that receives. While the loop sleeps, that
@@ -38,6 +39,9 @@ struct coxi_conn {
     bool may_be_local; /* a control connection that we dial, to a worker on this host */
     bool threaded;     /* has a thread, which ends with its EVENT_CLOSED */
     pthread_t thread;
+    /* until they are posted, in this order */
+    struct event *connected;
+    struct event *closed;
 
     /* ---- only for the receiving thread */
     struct event *receiving; /* holds the payload that is being received */
@@ -60,6 +64,13 @@ struct event {
 
 /* ---- on the loop */
 
+static void conn_free(struct coxi_conn *conn)
+{
+    free(conn->connected);
+    free(conn->closed);
+    free(conn);
+}
+
 static void conn_end(struct coxi_conn *conn, int code, const char *text)
 {
     conn->c->workers->n_conns--;
@@ -70,7 +81,7 @@ static void conn_end(struct coxi_conn *conn, int code, const char *text)
     conn->events->on_close(conn->arg, conn, conn->closing ? conn->close_code : code,
                            conn->closing ? conn->close_text : text);
     coxi_link_unref(conn->link);
-    free(conn);
+    conn_free(conn);
 }
 
 static void on_connected(struct coxi_conn *conn, struct event *event);
@@ -101,8 +112,7 @@ static void run_event(struct coxi_mail *mail)
 
 /* ---- on receiving threads */
 
-/* An event with room for `len` bytes. It is tiny: if there is no memory for it, the
- * process aborts. */
+/* An event with room for `len` bytes. */
 static struct event *event_new(struct coxi_conn *conn, enum event_kind kind, size_t len)
 {
     struct event *event = coxi_aligned_new(sizeof(*event) + coxi_align(len, 64));
@@ -187,18 +197,15 @@ static void on_batch(void *arg, struct coxi_link *link)
     }
 }
 
-static void post_end(struct coxi_conn *conn, enum event_kind kind,
-                     struct coxi_link *link, int code, const char *text)
+/* Posts one of the events that were allocated with the conn. */
+static void post(struct event **at, struct coxi_link *link, int code, const char *text)
 {
-    struct event *event = event_new(conn, kind, 0);
-    if (event == NULL) {
-        /* without this event the loop would wait for ever for the connection's end */
-        abort();
-    }
+    struct event *event = *at;
+    *at = NULL; /* the loop frees it */
     event->link = link;
     event->code = code;
     strncpy(event->text, text, sizeof(event->text) - 1);
-    coxi_loop_post(conn->c->loop, &event->mail);
+    coxi_loop_post(event->conn->c->loop, &event->mail);
 }
 
 static void on_close(void *arg, struct coxi_link *link, int code, const char *text)
@@ -207,12 +214,13 @@ static void on_close(void *arg, struct coxi_link *link, int code, const char *te
     struct coxi_conn *conn = arg;
     free(conn->receiving);
     conn->receiving = NULL;
-    post_end(conn, EVENT_CLOSED, NULL, code, text);
+    post(&conn->closed, NULL, code, text);
 }
 
 static void connected(void *arg, int code, const char *text, struct coxi_link *link)
 {
-    post_end(arg, EVENT_CONNECTED, link, code, text);
+    struct coxi_conn *conn = arg;
+    post(&conn->connected, link, code, text);
 }
 
 static const struct coxi_link_events link_events = {
@@ -303,23 +311,40 @@ static void on_connected(struct coxi_conn *conn, struct event *event)
     }
 }
 
-int coxi_conn_open(struct cox_coordinator *c, const char *url,
-                   enum coxi_channel channel, const struct coxi_conn_events *events,
-                   void *arg, struct coxi_conn **ret)
+/* NULL: there is no memory. */
+static struct coxi_conn *conn_new(struct cox_coordinator *c,
+                                  const struct coxi_conn_events *events, void *arg)
 {
     struct coxi_conn *conn = calloc(1, sizeof(*conn));
     if (conn == NULL) {
-        return coxi_error_memory("a connection");
+        return NULL;
     }
     conn->c = c;
     conn->events = events;
     conn->arg = arg;
+    conn->connected = event_new(conn, EVENT_CONNECTED, 0);
+    conn->closed = event_new(conn, EVENT_CLOSED, 0);
+    if (conn->connected == NULL || conn->closed == NULL) {
+        conn_free(conn);
+        return NULL;
+    }
+    return conn;
+}
+
+int coxi_conn_open(struct cox_coordinator *c, const char *url,
+                   enum coxi_channel channel, const struct coxi_conn_events *events,
+                   void *arg, struct coxi_conn **ret)
+{
+    struct coxi_conn *conn = conn_new(c, events, arg);
+    if (conn == NULL) {
+        return coxi_error_memory("a connection");
+    }
     conn->channel = channel;
     conn->may_be_local = channel == COXI_CHANNEL_CONTROL && coxi_url_is_local(url);
     const struct coxi_guard guard = coxi_conn_guard(c);
     int r = coxi_link_connect_start(url, &guard, CONNECT_MS, connected, conn);
     if (r != 0) {
-        free(conn);
+        conn_free(conn);
         return r;
     }
     c->workers->n_conns++;
@@ -330,20 +355,14 @@ int coxi_conn_open(struct cox_coordinator *c, const char *url,
 void coxi_conn_accept(struct cox_coordinator *c, struct coxi_link *link,
                       const struct coxi_conn_events *events, void *arg)
 {
-    struct coxi_conn *conn = calloc(1, sizeof(*conn));
-    struct event *event = conn != NULL ? event_new(conn, EVENT_CONNECTED, 0) : NULL;
-    if (event == NULL) {
-        free(conn);
+    struct coxi_conn *conn = conn_new(c, events, arg);
+    if (conn == NULL) {
         coxi_link_unref(link);
         return;
     }
-    conn->c = c;
-    conn->events = events;
-    conn->arg = arg;
     conn->accepted = true;
-    event->link = link;
     c->workers->n_conns++;
-    coxi_loop_post(c->loop, &event->mail);
+    post(&conn->connected, link, 0, "");
 }
 
 void coxi_conn_adopt(struct coxi_conn *conn, const struct coxi_conn_events *events,

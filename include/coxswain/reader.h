@@ -31,7 +31,8 @@ struct cox_reader_options {
 /*
  * Connects to every ps that `cluster` lists (and to no worker), and waits until the ps
  * serve a run, no matter which. `options` NULL: defaults. The caller may free `cluster`
- * afterwards. COX_ETIMEDOUT (also if a ps has another key), COX_EVERSION,
+ * afterwards. COX_ETIMEDOUT (also if a ps has a key, and this program has none),
+ * COX_EDENIED (a ps has another key; told after a few seconds), COX_EVERSION,
  * COX_ECONFLICT: the text names the ps. COX_ENOENT: there was no run in time.
  * COX_EINVAL: the cluster is a local one, whose ps only its client knows; or the key
  * file is wrong.

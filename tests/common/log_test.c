@@ -365,6 +365,23 @@ TEST(an_escape_is_never_cut_in_two)
     free(text);
 }
 
+TEST(events_that_members_cause_are_told_while_they_are_few)
+{
+    struct coxi_seldom seldom = {.n = 0};
+    uint64_t n = 0;
+    for (int i = 0; i < COXI_SELDOM_SOME; i++) {
+        assert_true(coxi_seldom_some(&seldom, &n));
+        assert_int_equal(1, n);
+    }
+    for (int i = 0; i < 1000; i++) {
+        assert_false(coxi_seldom_some(&seldom, &n));
+    }
+    atomic_store(&seldom.told_ms, atomic_load(&seldom.told_ms) - COXI_SELDOM_MS);
+    assert_true(coxi_seldom_some(&seldom, &n));
+    assert_int_equal(1001, n);
+    assert_true(coxi_seldom_some(&seldom, &n));
+}
+
 TEST(events_that_strangers_cause_are_told_seldom_and_counted)
 {
     struct coxi_seldom seldom = {.n = 0};

@@ -161,6 +161,30 @@ TEST(a_worker_without_the_key_is_told_why)
     guarded_close(&guarded);
 }
 
+/* Its log says so: the operator sees the daemon that lacks the key. */
+TEST(a_daemon_that_has_no_key_says_that_its_peer_has_one)
+{
+    struct program ps;
+    struct cox_cluster *cluster;
+    char address[256];
+    char json[600];
+    const char *key = coxi_test_path("run.key");
+    assert_code(0, coxi_key_new(key));
+    const struct cox_options options = with_key(key);
+    const char *const argv[] = {"coxswain-ps", "--listen=127.0.0.1:0", "--insecure",
+                                NULL};
+    program_start(&ps, argv);
+    program_wait_address(&ps, address);
+    (void)snprintf(json, sizeof(json), "{\"ps\": [\"%s\"], \"worker\": [\"%s\"]}",
+                   address, address);
+    assert_code(0, cox_cluster_parse(json, &cluster));
+    crew_refused(cluster, &options, COX_EDENIED, "another key, or none");
+    program_wait_printed(&ps, "the peer has a key, and we have none");
+    cox_cluster_free(cluster);
+    program_kill(&ps, SIGTERM);
+    (void)program_wait(&ps);
+}
+
 TEST(a_client_with_another_key_opens_nothing)
 {
     struct guarded guarded;

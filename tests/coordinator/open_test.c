@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/file.h"
 #include "net/message.h"
 #include "net/server.h"
 #include "tests/coordinator/crew.h"
@@ -389,6 +390,40 @@ TEST(a_ps_that_does_not_see_the_checkpoint_directory_is_named_at_once)
     cox_cluster_free(cluster);
     program_kill(&ps, SIGTERM);
     assert_int_equal(128 + SIGTERM, program_wait(&ps));
+}
+
+/* The directory belongs to the ps's user, but what the client makes in it does not. */
+TEST(a_ps_whose_user_could_write_no_checkpoint_is_named_at_once)
+{
+    enum { NOBODY = 65534 };
+    struct program ps;
+    struct cox_cluster *cluster;
+    struct cox_options options = COX_OPTIONS_INIT;
+    char address[300];
+    char json[400];
+    char listen[300];
+    char dir[] = "/tmp/coxswain-open-XXXXXX"; /* both users reach it */
+    if (geteuid() != 0) {
+        skip(); /* only root can start a ps as another user */
+    }
+    const char *const argv[] = {"coxswain-ps", "--user=nobody", "--listen=127.0.0.1:0",
+                                "--insecure", NULL};
+    program_start(&ps, argv);
+    program_wait_address(&ps, address);
+    assert_non_null(mkdtemp(dir));
+    assert_int_equal(0, chown(dir, NOBODY, NOBODY));
+    (void)snprintf(json, sizeof(json), "{\"ps\": [\"%s\"]}", address);
+    assert_code(0, cox_cluster_parse(json, &cluster));
+    (void)snprintf(listen, sizeof(listen), "ipc://%s", coxi_test_path("client"));
+    options.listen = listen;
+    options.checkpoint_dir = dir;
+    crew_refused(cluster, &options, COX_EIO, "its user may not write");
+    assert_error_names("Permission denied");
+    assert_nothing_left(dir);
+    cox_cluster_free(cluster);
+    program_kill(&ps, SIGTERM);
+    assert_int_equal(128 + SIGTERM, program_wait(&ps));
+    coxi_directory_remove(dir);
 }
 
 TEST(the_look_at_the_checkpoint_directory_leaves_nothing)

@@ -160,6 +160,26 @@ TEST(the_worker_of_one_run_serves_no_other)
     shared_close(&shared);
 }
 
+/* A key that is there after SIGHUP is that of a run; one that is gone is no run's. */
+TEST(a_shared_ps_reads_its_keys_again_when_it_is_told_to)
+{
+    struct shared shared;
+    char key[PATH_MAX];
+    char away[PATH_MAX];
+    shared_open(&shared, "0");
+    assert_code(0, coxi_path(key, "%s/more.key", shared.keys));
+    assert_code(0, coxi_key_new(key));
+    assert_code(0, coxi_path(key, "%s/run1.key", shared.keys));
+    assert_code(0, coxi_path(away, "%s/run1.away", shared.keys));
+    assert_int_equal(0, rename(key, away));
+    program_kill(&shared.ps, SIGHUP);
+    program_wait_printed(&shared.ps, "event=keys added=\"more\" removed=\"run1\"");
+    assert_int_equal(0, chmod(shared.keys, 0777));
+    program_kill(&shared.ps, SIGHUP);
+    program_wait_printed(&shared.ps, "event=keys_not_read");
+    shared_close(&shared);
+}
+
 static void ps_refuses(const char *const *argv, const char *part)
 {
     struct program program;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/file.h"
+#include "ps/applied.h"
 
 uint64_t fuzz_number(struct fuzz_input *input, size_t bytes)
 {
@@ -34,6 +35,21 @@ const uint8_t *fuzz_bytes(struct fuzz_input *input, size_t *len)
     input->at += *len;
     input->left -= *len;
     return at;
+}
+
+uint64_t fuzz_any(struct fuzz_input *input)
+{
+    static const uint64_t edges[] = {
+        UINT64_MAX, UINT64_MAX - 1,    UINT64_C(1) << 63, UINT64_C(1) << 61,
+        UINT32_MAX, UINT64_C(1) << 32, COXI_CLOSURE_MAX,  4096};
+    uint64_t n = fuzz_number(input, 1);
+    return n < 0xe0 ? n % 32 : n < 0xe8 ? edges[n - 0xe0] : fuzz_number(input, 8);
+}
+
+uint64_t fuzz_rows(struct fuzz_input *input)
+{
+    uint64_t n = fuzz_number(input, 1);
+    return n < 0xf0 ? n : n < 0xf8 ? fuzz_number(input, 2) : fuzz_any(input);
 }
 
 static char directory[64];

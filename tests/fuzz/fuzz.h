@@ -18,6 +18,11 @@ uint64_t fuzz_number(struct fuzz_input *input, size_t bytes);     /* at most 8 *
 uint64_t fuzz_below(struct fuzz_input *input, uint64_t n);        /* of one byte */
 const uint8_t *fuzz_bytes(struct fuzz_input *input, size_t *len); /* at most *len */
 
+/* A number that is mostly small, and sometimes near an edge; and one for rows, which is
+ * mostly below 240. */
+uint64_t fuzz_any(struct fuzz_input *input);
+uint64_t fuzz_rows(struct fuzz_input *input);
+
 /* A directory in memory, made once and removed at exit. */
 const char *fuzz_dir(void);
 

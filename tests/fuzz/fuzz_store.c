@@ -15,7 +15,6 @@
 
 #include "common/crc.h"
 #include "common/layout.h"
-#include "ps/applied.h"
 #include "ps/store.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -58,20 +57,14 @@ struct world {
 
 /* ---- numbers */
 
-/* Mostly small; sometimes near an edge. */
 static uint64_t any_number(struct world *w)
 {
-    uint64_t n = fuzz_number(&w->input, 1);
-    static const uint64_t edges[] = {
-        UINT64_MAX, UINT64_MAX - 1,    UINT64_C(1) << 63, UINT64_C(1) << 61,
-        UINT32_MAX, UINT64_C(1) << 32, COXI_CLOSURE_MAX,  4096};
-    return n < 0xe0 ? n % 32 : n < 0xe8 ? edges[n - 0xe0] : fuzz_number(&w->input, 8);
+    return fuzz_any(&w->input);
 }
 
 static uint64_t some_rows(struct world *w)
 {
-    uint64_t n = fuzz_number(&w->input, 1);
-    return n < 0xf0 ? n : n < 0xf8 ? fuzz_number(&w->input, 2) : any_number(w);
+    return fuzz_rows(&w->input);
 }
 
 static struct coxi_session any_session(struct world *w)
@@ -324,8 +317,10 @@ static void change(struct world *w, struct file *file, uint32_t *crc)
             uint64_t at = fuzz_number(&w->input, 2) % file->done.bytes;
             bytes[at] = (uint8_t)fuzz_number(&w->input, 1);
         }
-        rewind(f);
-        (void)fwrite(bytes, 1, file->done.bytes, f);
+        if (fseek(f, 0, SEEK_SET) != 0 ||
+            fwrite(bytes, 1, file->done.bytes, f) != file->done.bytes) {
+            fuzz_fail("a file cannot be written");
+        }
         *crc = coxi_crc32(0, bytes, file->done.bytes);
     }
     if (f != NULL) {

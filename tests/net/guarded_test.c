@@ -98,6 +98,47 @@ TEST(a_link_without_a_key_has_proved_nothing)
 
 /* ---- attacks */
 
+/* A first message that somebody has recorded: a new one is answered, and nobody answers
+ * it again, because each answer would cost computations. */
+TEST(a_first_message_that_is_sent_again_is_not_answered)
+{
+    const struct coxi_guard client = guard_of(&run_key, COXI_ROLE_CLIENT);
+    uint8_t answer[COXI_HANDSHAKE_ACCEPT];
+    struct coxi_handshake *dialler;
+    struct door door;
+    size_t len;
+    open_guarded(&door, "tcp://127.0.0.1:0");
+    assert_code(0, coxi_handshake_dial(&client, &dialler));
+    const uint8_t *recorded = coxi_handshake_out(dialler, &len);
+    int fd = raw_connect(door.url);
+    raw_send(fd, recorded, len);
+    raw_read(fd, answer, sizeof(answer));
+    (void)close(fd);
+    for (int i = 0; i < 3; i++) {
+        fd = raw_connect(door.url);
+        raw_send(fd, recorded, len);
+        assert_int_equal(0, raw_wait_closed(fd));
+        (void)close(fd);
+    }
+    coxi_handshake_free(dialler);
+    talk(&door);
+    door_close(&door);
+}
+
+TEST(many_first_messages_are_remembered_and_none_is_taken_for_another)
+{
+    struct coxi_seen *seen;
+    assert_code(0, coxi_seen_new(&seen));
+    for (uint64_t i = 0; i < 5 * COXI_SEEN_MIN; i++) {
+        uint64_t tag = i * UINT64_C(0x9e3779b97f4a7c15);
+        uint64_t old = (i - COXI_SEEN_MIN + 1) * UINT64_C(0x9e3779b97f4a7c15);
+        assert_false(coxi_seen_before(seen, (const uint8_t *)&tag));
+        assert_true(i + 1 < COXI_SEEN_MIN ||
+                    coxi_seen_before(seen, (const uint8_t *)&old));
+    }
+    coxi_seen_free(seen);
+}
+
 TEST(a_peer_with_another_key_is_denied_and_the_others_are_not)
 {
     const struct coxi_guard stranger = guard_of(&other_key, COXI_ROLE_CLIENT);

@@ -142,6 +142,27 @@ TEST(each_role_has_a_key_of_its_own)
     assert_false(coxi_key_of_role(&key, (enum coxi_role)(N + 1), keys[0]));
 }
 
+TEST(an_error_says_where_the_key_file_was_named)
+{
+    struct coxi_key key;
+    struct coxi_key run;
+    const char *path = coxi_test_path("run.key");
+    const char *readers = coxi_test_path("reader.key");
+    assert_code(0, coxi_key_new(path));
+    assert_code(0, coxi_key_read(path, &run));
+    assert_code(0, coxi_key_new_reader(readers, &run));
+    assert_int_equal(0, chmod(path, 0644));
+    assert_int_equal(0, setenv("COX_KEY_FILE", path, 1));
+    assert_code(COX_EINVAL, coxi_key_open(path, "--key-file", &key));
+    assert_error_names("--key-file: others");
+    assert_code(COX_EINVAL, coxi_key_open(NULL, "--key-file", &key));
+    assert_error_names("COX_KEY_FILE: others");
+    assert_int_equal(0, setenv("COX_KEY_FILE", readers, 1));
+    assert_code(COX_EINVAL, coxi_key_open_member(NULL, "--key-file", &key));
+    assert_error_names("COX_KEY_FILE: ");
+    assert_error_names("key of readers");
+}
+
 TEST(a_seal_is_full_unless_it_is_said_to_be_off)
 {
     struct coxi_key key;

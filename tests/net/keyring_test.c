@@ -1,5 +1,6 @@
 /* A directory with the keys of several runs. */
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -58,10 +59,10 @@ TEST(keyring_finds_each_key_by_its_id)
     assert_string_equal("b", coxi_keyring_name(ring, 1));
     assert_true(coxi_key_of_role(&keys[1], COXI_ROLE_WORKER, of_role));
     assert_true(coxi_key_id(of_role, &id));
-    const struct coxi_key *found = coxi_keyring_find(ring, COXI_ROLE_WORKER, id, &run);
-    assert_non_null(found);
+    struct coxi_key found;
+    assert_true(coxi_keyring_find(ring, COXI_ROLE_WORKER, id, &found, &run));
     assert_int_equal(1, run);
-    assert_memory_equal(keys[1].secret, found->secret, COXI_KEY_BYTES);
+    assert_memory_equal(keys[1].secret, found.secret, COXI_KEY_BYTES);
     coxi_keyring_free(ring);
 }
 
@@ -78,9 +79,43 @@ TEST(keyring_finds_no_key_for_another_role)
     assert_code(0, coxi_keyring_open(in, &ring));
     assert_true(coxi_key_of_role(&key, COXI_ROLE_TOOL, of_role));
     assert_true(coxi_key_id(of_role, &id));
-    assert_null(coxi_keyring_find(ring, COXI_ROLE_CLIENT, id, &run));
-    assert_null(coxi_keyring_find(ring, (enum coxi_role)0, 0, &run));
-    assert_null(coxi_keyring_find(ring, (enum coxi_role)255, id, &run));
+    assert_false(coxi_keyring_find(ring, COXI_ROLE_CLIENT, id, &key, &run));
+    assert_false(coxi_keyring_find(ring, (enum coxi_role)0, 0, &key, &run));
+    assert_false(coxi_keyring_find(ring, (enum coxi_role)255, id, &key, &run));
+    coxi_keyring_free(ring);
+}
+
+TEST(keyring_takes_new_keys_and_wipes_those_that_are_gone)
+{
+    const char *in = directory();
+    struct coxi_key key;
+    struct coxi_keyring *ring;
+    struct coxi_buffer added = {0};
+    struct coxi_buffer removed = {0};
+    char from[PATH_MAX];
+    char to[PATH_MAX];
+    make_key(in, "a.key", &key);
+    make_key(in, "b.key", &key);
+    assert_code(0, coxi_keyring_open(in, &ring));
+    make_key(in, "c.key", &key);
+    assert_code(0, coxi_path(from, "%s/a.key", in));
+    assert_code(0, coxi_path(to, "%s/a.away", in));
+    assert_int_equal(0, rename(from, to));
+    assert_code(0, coxi_keyring_reload(ring, in, &added, &removed));
+    assert_int_equal(1, added.len);
+    assert_memory_equal("c", added.data, 1);
+    assert_int_equal(1, removed.len);
+    assert_memory_equal("a", removed.data, 1);
+    assert_int_equal(3, coxi_keyring_count(ring));
+    assert_string_equal("c", coxi_keyring_name(ring, 2));
+    assert_false(coxi_keyring_has(ring, 0));
+    assert_true(coxi_keyring_has(ring, 1) && coxi_keyring_has(ring, 2));
+    assert_int_equal(0, rename(to, from)); /* its key comes back, and has its index */
+    assert_code(0, coxi_keyring_reload(ring, in, &added, &removed));
+    assert_int_equal(3, coxi_keyring_count(ring));
+    assert_true(coxi_keyring_has(ring, 0));
+    coxi_buffer_fini(&added);
+    coxi_buffer_fini(&removed);
     coxi_keyring_free(ring);
 }
 

@@ -11,7 +11,7 @@
 #include "tests/net/ends.h"
 #include "tests/test.h"
 
-enum { MB = 1024 * 1024 };
+#define MB ((size_t)1 << 20)
 
 static int send_later(struct coxi_link *link, const void *meta, size_t len)
 {
@@ -103,6 +103,114 @@ TEST(link_tells_the_end_of_each_batch)
 }
 
 /* ---- bounds */
+
+enum { HELD_MAX = 4 * MB };
+
+/* The memory that a link holds, and whether it has closed. */
+struct held {
+    atomic_size_t bytes;
+    atomic_bool has_closed;
+    size_t at_close;
+};
+
+static int take_none(void *arg, struct coxi_link *link, const struct coxi_frame *frame)
+{
+    (void)arg;
+    (void)link;
+    (void)frame;
+    return 0;
+}
+
+static int bound_memory(void *arg, struct coxi_link *link, size_t from, size_t to)
+{
+    struct held *held = arg;
+    (void)link;
+    if (to > from && atomic_load(&held->bytes) + to - from > HELD_MAX) {
+        return coxi_error(COX_ELIMIT, "that is enough");
+    }
+    atomic_fetch_add(&held->bytes, to - from);
+    return 0;
+}
+
+static void note_close(void *arg, struct coxi_link *link, int code, const char *text)
+{
+    struct held *held = arg;
+    (void)link;
+    (void)text;
+    assert_code(COX_ENOMEM, code);
+    held->at_close = atomic_load(&held->bytes);
+    atomic_store(&held->has_closed, true);
+}
+
+static bool has_closed(void *arg)
+{
+    struct held *held = arg;
+    return atomic_load(&held->has_closed);
+}
+
+/* A link whose owner bounds its memory, and whose peer is the socket `fd`. */
+static struct coxi_link *bounded(struct door *door, struct held *held, int *fd)
+{
+    static const struct coxi_link_events events = {
+        .on_frame = take_none, .on_close = note_close, .on_memory = bound_memory};
+    door_open(door, false);
+    *fd = raw_connect(door->url);
+    struct coxi_link *link = door_wait(door);
+    coxi_link_allow(link, (size_t)16 * MB, 0);
+    coxi_link_listen_to(link, &events, held);
+    coxi_link_start(link);
+    return link;
+}
+
+static void bounded_close(struct door *door, struct held *held, int fd,
+                          struct coxi_link *link)
+{
+    coxi_test_until(has_closed, held, "the end of a link that needs too much");
+    assert_int_equal(0, held->at_close);
+    coxi_link_unref(link);
+    (void)close(fd);
+    door_close(door);
+}
+
+/* The owner hears of the memory that frames in line take, and when they have gone. */
+TEST(link_closes_when_frames_in_line_may_take_no_more_memory)
+{
+    struct held held = {0};
+    struct door door;
+    int fd;
+    struct coxi_link *link = bounded(&door, &held, &fd);
+    const struct iovec segment = {long_payload, COXI_LINK_COPY_MAX - 1};
+    const struct coxi_outgoing frame = {
+        .meta = "x", .meta_len = 1, .payload = &segment, .n_payload = 1};
+    for (size_t i = 0; i < 2 * MB / COXI_LINK_COPY_MAX; i++) {
+        assert_code(0, coxi_link_send(link, &frame, true));
+    }
+    assert_true(atomic_load(&held.bytes) >= MB);
+    coxi_link_flush(link);
+    while (coxi_link_queued(link) > 0) {
+        raw_read(fd, (uint8_t[1024]){0}, 1024);
+    }
+    assert_int_equal(0, atomic_load(&held.bytes));
+    int r = 0;
+    while (r == 0) {
+        r = coxi_link_send(link, &frame, true);
+        assert_true(coxi_link_queued(link) < HELD_MAX + MB);
+    }
+    assert_code(COX_ENOMEM, r);
+    bounded_close(&door, &held, fd, link);
+}
+
+/* The announcement alone is enough. */
+TEST(link_closes_when_a_long_message_may_take_no_more_memory)
+{
+    struct held held = {0};
+    struct door door;
+    int fd;
+    struct coxi_link *link = bounded(&door, &held, &fd);
+    const struct raw_prefix prefix = raw_prefix(5 * MB, 0);
+    raw_send(fd, &prefix, sizeof(prefix));
+    bounded_close(&door, &held, fd, link);
+}
 
 static void count(void *arg)
 {

@@ -116,6 +116,18 @@ TEST(a_secret_key_that_others_may_read_signs_nothing)
     assert_error_names("chmod 600");
 }
 
+TEST(only_the_secret_one_of_a_pair_is_a_secret)
+{
+    struct stat is;
+    mode_t before = umask(0022);
+    (void)make_keys("signer");
+    (void)umask(before);
+    assert_int_equal(0, stat(coxi_test_path("signer"), &is));
+    assert_int_equal(0600, is.st_mode & 0777);
+    assert_int_equal(0, stat(coxi_test_path("signer.pub"), &is));
+    assert_int_equal(0644, is.st_mode & 0777); /* workers of other users read it */
+}
+
 TEST(a_public_key_that_others_may_change_is_refused)
 {
     struct coxi_module_key key;

@@ -83,7 +83,7 @@ struct caller *caller_open(const char *url, const struct coxi_hello *hello)
 {
     struct coxi_key key; /* of the daemons that the test has started, if any */
     const struct coxi_hello nobody = {.role = COXI_ROLE_TOOL};
-    assert_code(0, coxi_key_open(NULL, &key));
+    assert_code(0, coxi_key_open(NULL, NULL, &key));
     const struct coxi_guard guard =
         coxi_hello_guard(&key, hello != NULL ? hello : &nobody);
     return caller_open_as(url, &guard, hello);

@@ -31,7 +31,7 @@ struct rig {
 static void client_open(struct rig *rig)
 {
     assert_code(0, coxi_links_new(WAIT_MS, &rig->links));
-    assert_code(0, coxi_key_open(NULL, &rig->key));
+    assert_code(0, coxi_key_open(NULL, NULL, &rig->key));
     struct coxi_psc_options options = {
         .address = rig->address,
         .self = {.role = COXI_ROLE_CLIENT, .session = session},

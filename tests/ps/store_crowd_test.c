@@ -2,7 +2,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "ps/store.h"
+#include "ps/store_internal.h"
 #include "tests/ps/stock.h"
 #include "tests/test.h"
 
@@ -48,4 +48,36 @@ TEST(store_counts_concurrent_commits_exactly)
     assert_int_equal(N_CLOSURES, found.all.commits);
     assert_int_equal((N_THREADS - 1) * N_CLOSURES, found.all.duplicates);
     stock_close(&crowd.stock);
+}
+
+/* ---- restores that are abandoned */
+
+static atomic_bool is_abandoned;
+
+static void *abandon(void *arg)
+{
+    struct stock *stock = arg;
+    coxi_store_abandon_restore(stock->store);
+    atomic_store(&is_abandoned, true);
+    return NULL;
+}
+
+static bool has_abandoned(void *arg)
+{
+    (void)arg;
+    return atomic_load(&is_abandoned);
+}
+
+/* The thread that ticks abandons restores, and must not wait for a store. */
+TEST(nobody_waits_to_abandon_a_restore)
+{
+    struct stock stock;
+    pthread_t thread;
+    stock_open(&stock);
+    coxi_read_lock(&stock.store->registry);
+    assert_int_equal(0, pthread_create(&thread, NULL, abandon, &stock));
+    coxi_test_until(has_abandoned, NULL, "the end of coxi_store_abandon_restore");
+    coxi_rw_unlock(&stock.store->registry);
+    assert_int_equal(0, pthread_join(thread, NULL));
+    stock_close(&stock);
 }

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "common/file.h"
@@ -183,6 +184,66 @@ TEST(a_run_reaches_no_checkpoint_of_another)
     shared_close(&shared);
 }
 
+/* ---- a disk that is as slow as the test wants it */
+
+static struct {
+    struct coxi_mutex lock;
+    pthread_cond_t changed;
+    bool shut;
+    bool is_one_at; /* somebody makes the directory of run a */
+} gate = {.lock = COXI_MUTEX_INIT, .changed = PTHREAD_COND_INITIALIZER};
+
+int mkdir(const char *path, mode_t mode)
+{
+    size_t len = strlen(path);
+    if (len > 7 && strcmp(path + len - 7, "/root/a") == 0) {
+        coxi_lock(&gate.lock);
+        gate.is_one_at = true;
+        while (gate.shut) {
+            coxi_wait_for_end(&gate.changed, &gate.lock);
+        }
+        coxi_unlock(&gate.lock);
+    }
+    return (int)syscall(SYS_mkdirat, AT_FDCWD, path, mode);
+}
+
+static void shut_gate(bool shut)
+{
+    coxi_lock(&gate.lock);
+    gate.shut = shut;
+    (void)pthread_cond_broadcast(&gate.changed);
+    coxi_unlock(&gate.lock);
+}
+
+static bool is_one_at_gate(void *arg)
+{
+    (void)arg;
+    coxi_lock(&gate.lock);
+    bool is = gate.is_one_at;
+    coxi_unlock(&gate.lock);
+    return is;
+}
+
+static struct caller *visit(const struct coxi_key *key);
+
+TEST(nobody_waits_for_the_directory_of_another_run)
+{
+    struct shared shared;
+    shut_gate(true);
+    shared_open(&shared, 2, 0);
+    struct caller *a = visit(&shared.a);
+    coxi_test_until(is_one_at_gate, NULL, "run a's directory");
+    struct coxi_psc *b = dial(&shared, &shared.b);
+    begin(b, 2);
+    check_value(b, 2);
+    coxi_ps_tick(shared.harbour.ps);
+    shut_gate(false);
+    (void)caller_expect(a, COXI_HELLO);
+    caller_close(a);
+    coxi_psc_close(b);
+    shared_close(&shared);
+}
+
 TEST(all_runs_together_stay_within_memory_max)
 {
     struct shared shared;
@@ -314,5 +375,77 @@ TEST(a_run_whose_client_is_gone_loses_its_seat)
     assert_no_seat(a);
     coxi_psc_close(a);
     coxi_psc_close(waiting.psc);
+    shared_close(&shared);
+}
+
+/* ---- keys that come and go */
+
+static void read_keys_again(struct shared *shared)
+{
+    struct coxi_buffer names = {0};
+    assert_code(
+        0, coxi_keyring_reload(shared->keys, coxi_test_path("keys"), &names, &names));
+    coxi_ps_take_keys(shared->harbour.ps);
+    coxi_buffer_fini(&names);
+}
+
+static int connect_with(const struct coxi_key *key)
+{
+    const struct coxi_guard guard = {.key = *key, .self = {.role = COXI_ROLE_CLIENT}};
+    struct coxi_link *link = NULL;
+    int r = coxi_link_connect(harbour_ipc(), &guard, 5000, &link);
+    coxi_link_unref(link);
+    return r;
+}
+
+/* Its connections are closed, what it has is freed, and the other run goes on. */
+TEST(a_run_whose_key_is_removed_is_shut_out)
+{
+    struct shared shared;
+    char away[PATH_MAX];
+    char path[PATH_MAX];
+    const struct coxi_message claim = {.request = 1, .kind = COXI_CLAIM, .claim = same};
+    shared_open(&shared, 2, 4000);
+    struct caller *a = visit(&shared.a);
+    (void)caller_expect(a, COXI_HELLO);
+    caller_send(a, &claim, NULL, 0);
+    uint64_t incarnation = caller_expect(a, COXI_STATUS)->status.incarnation;
+    struct coxi_psc *b = dial(&shared, &shared.b);
+    begin(b, 2);
+    assert_code(0, coxi_path(path, "%s/a.key", coxi_test_path("keys")));
+    assert_code(0, coxi_path(away, "%s/a.away", coxi_test_path("keys")));
+    assert_int_equal(0, rename(path, away));
+    read_keys_again(&shared);
+    caller_expect_end(a);
+    caller_close(a);
+    assert_code(COX_EDENIED, connect_with(&shared.a));
+    check_value(b, 2);
+    assert_int_equal(0, rename(away, path));
+    read_keys_again(&shared);
+    struct coxi_psc *again = dial(&shared, &shared.a);
+    assert_int_not_equal(incarnation, coxi_psc_incarnation(again));
+    begin(again, 3);
+    check_value(again, 3);
+    coxi_psc_close(again);
+    coxi_psc_close(b);
+    shared_close(&shared);
+}
+
+TEST(a_run_whose_key_is_new_is_let_in)
+{
+    struct shared shared;
+    struct coxi_key c;
+    shared_open(&shared, 3, 0);
+    struct coxi_psc *a = dial(&shared, &shared.a);
+    begin(a, 1);
+    make_key(coxi_test_path("keys"), "c", &c);
+    assert_code(COX_EDENIED, connect_with(&c));
+    read_keys_again(&shared);
+    struct coxi_psc *psc = dial(&shared, &c);
+    begin(psc, 5);
+    check_value(psc, 5);
+    check_value(a, 1);
+    coxi_psc_close(psc);
+    coxi_psc_close(a);
     shared_close(&shared);
 }

@@ -72,6 +72,20 @@ TEST(worker_program_names_an_address_that_it_cannot_use)
                            "/no/such/directory/worker");
 }
 
+TEST(worker_program_names_an_address_that_this_host_has_not)
+{
+    static const char listen[] =
+        "--listen=tcp://192.0.2.1:7"; /* of no host, RFC 5737 */
+    assert_int_equal(0, setenv("COX_WORKER_INSECURE", "true", 1));
+    program_assert_refuses(name, listen, "this host has no such address");
+}
+
+TEST(worker_program_refuses_bounds_of_files_that_bound_nothing)
+{
+    program_assert_refuses(name, "--confine-read=/usr", "--confine=landlock");
+    program_assert_refuses(name, "--confine-write=/tmp", "--confine=landlock");
+}
+
 TEST(worker_program_names_an_address_file_that_it_cannot_write)
 {
     program_assert_refuses(name, "--address-file=/no/such/directory/address",

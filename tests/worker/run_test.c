@@ -125,6 +125,53 @@ TEST(run_asks_for_the_bytes_of_a_module_that_is_not_cached)
     rig_close(&rig);
 }
 
+/* One of several connections that ship the same module at the same time. */
+struct shipping {
+    struct rig *rig;
+    pthread_barrier_t *start;
+    const char *bytes;
+    size_t len;
+    struct coxi_message message;
+};
+
+static void *ship(void *arg)
+{
+    struct shipping *shipping = arg;
+    const struct coxi_module_rules rules = {.dir = coxi_test_dir()};
+    (void)pthread_barrier_wait(shipping->start);
+    coxi_run_load(shipping->rig->run, &rules, &shipping->message, shipping->bytes,
+                  shipping->len);
+    return NULL;
+}
+
+/* The loser's module would be lost, which the leak checker tells. */
+TEST(run_loads_a_module_once_that_comes_over_two_connections)
+{
+    enum { MODULES = 24 };
+    struct rig rig;
+    pthread_barrier_t start;
+    size_t len = 0;
+    rig_open(&rig, 1, 1, 16);
+    char *bytes = coxi_test_read(coxi_test_module("counter"), &len);
+    assert_int_equal(0, pthread_barrier_init(&start, NULL, 2));
+    struct shipping shipping = {&rig, &start, bytes, len, {.kind = COXI_MODULE}};
+    shipping.message.module.name = "counter";
+    shipping.message.module.digest = coxi_digest_of(bytes, len);
+    for (uint32_t id = 1; id <= MODULES; id++) {
+        pthread_t other;
+        shipping.message.module.id = id;
+        assert_int_equal(0, pthread_create(&other, NULL, ship, &shipping));
+        (void)ship(&shipping);
+        assert_int_equal(0, pthread_join(other, NULL));
+        for (int i = 0; i < 2; i++) {
+            assert_code(0, caller_expect(rig.caller, COXI_MODULE_LOADED)->status.code);
+        }
+    }
+    assert_int_equal(0, pthread_barrier_destroy(&start));
+    free(bytes);
+    rig_close(&rig);
+}
+
 TEST(run_refuses_a_module_beyond_the_last_and_one_that_cannot_be_loaded)
 {
     struct rig rig;

@@ -319,6 +319,25 @@ TEST(slots_that_stop_finish_what_runs_and_hand_back_the_rest)
     rig_close(&rig);
 }
 
+TEST(slots_that_close_run_nothing_that_comes_later)
+{
+    struct rig rig;
+    const char *path = gate_make("gate");
+    rig_open(&rig, 1, 1, 16);
+    push_waiting(&rig, 1, path);
+    push_plain(&rig, 2, 1);
+    int gate = gate_pass(path);
+    coxi_slots_close(rig.slots);
+    push_plain(&rig, 3, 1);
+    (void)rig_expect(&rig, 3, COX_ECANCELLED); /* 2 is still in line */
+    (void)coxi_slots_stop(rig.slots);
+    (void)rig_expect(&rig, 2, COX_ECANCELLED);
+    gate_release(gate);
+    (void)rig_expect(&rig, 1, 0);
+    coxi_test_until(has_stopped, rig.slots, "the slots' end");
+    rig_close(&rig);
+}
+
 TEST(slots_come_in_sensible_numbers)
 {
     struct coxi_slots *slots = NULL;

@@ -1,4 +1,5 @@
 /* Workers with --confine: what steps try is denied, and the run goes on. */
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -96,6 +97,42 @@ TEST(a_step_that_writes_files_of_others_is_denied)
     assert_string_equal("mine", content);
     free(content);
     train_and_close(&crew);
+}
+
+/* The worker has the address file written by a process that is not confined, so its
+ * steps need no rights there. */
+TEST(a_step_that_writes_beside_the_address_file_is_denied)
+{
+    struct crew crew = {0};
+    struct program ps;
+    struct program worker;
+    struct cox_cluster *cluster;
+    char ps_address[256];
+    char worker_address[256];
+    char json[600];
+    size_t len = 0;
+    const char *victim = coxi_test_path("victim");
+    needs_landlock();
+    coxi_test_write(victim, "mine", 4);
+    coxi_test_expect_crashes(); /* LeakSanitizer needs ptrace */
+    assert_int_equal(0, setenv("COX_WORKER_CONFINE", "landlock", 1));
+    daemon_start(&ps, "coxswain-ps", 0, "tcp://127.0.0.1:0", ps_address);
+    daemon_start(&worker, "coxswain-worker", 0, "tcp://127.0.0.1:0", worker_address);
+    (void)snprintf(json, sizeof(json), "{\"ps\": [\"%s\"], \"worker\": [\"%s\"]}",
+                   ps_address, worker_address);
+    assert_code(0, cox_cluster_parse(json, &cluster));
+    assert_code(0, cox_open(cluster, NULL, &crew.c));
+    assert_code(0, cox_module_load(crew.c, coxi_test_module("confined"), &crew.module));
+    attempt(&crew, "write_file", victim);
+    assert_code(0, cox_close(crew.c, 0));
+    char *content = coxi_test_read(victim, &len);
+    assert_string_equal("mine", content);
+    free(content);
+    program_kill(&worker, SIGTERM);
+    program_kill(&ps, SIGTERM);
+    (void)program_wait(&worker);
+    (void)program_wait(&ps);
+    cox_cluster_free(cluster);
 }
 
 TEST(a_step_that_reads_outside_its_paths_is_denied)

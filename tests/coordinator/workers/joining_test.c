@@ -334,7 +334,7 @@ TEST(client_sends_away_who_does_not_say_who_it_is)
     struct coxi_key key;
     options.peer_timeout_ms = 400;
     yard_open(&yard, &options);
-    assert_code(0, coxi_key_open(NULL, &key));
+    assert_code(0, coxi_key_open(NULL, NULL, &key));
     const struct coxi_guard guard = {.key = key, .self = {.role = COXI_ROLE_WORKER}};
     assert_code(0, coxi_link_connect(cox_listen_address(yard.crew.c), &guard, 8000,
                                      &lurker.link));
