@@ -5,8 +5,9 @@
  *
  *   crc32, crc32c   the checksums alone, of 256 KiB in the cache, against zlib's
  *   libsvm          against counting the file's lines with memchr
- *   recordio        raw records in chunks of 1 MiB, against reading the file with
- *                   checksums; recordio32: in chunks of 32 MiB
+ *   recordio        raw records of 1000 bytes in chunks of 1 MiB, against reading the
+ *                   file with checksums; recordio_small: of 200 bytes; recordio32: in
+ *                   chunks of 32 MiB
  *   tfrecord        raw records, against a plain loop that verifies their checksums
  *   criteo, csv, text
  *                   against counting the file's lines with memchr
@@ -30,7 +31,7 @@
 #include "data/recordio_write.h"
 #include "data/sources.h"
 
-enum { PIECE = 256 << 10, BATCH_SIZE = 256, RECORD_MAX = 400, FEATURES = 40 };
+enum { PIECE = 256 << 10, BATCH_SIZE = 256, FEATURES = 40, TFRECORD_MAX = 400 };
 
 struct job {
     struct bench *bench;
@@ -108,14 +109,15 @@ static void write_libsvm(struct job *job)
     }
 }
 
-static void write_recordio(struct job *job, size_t chunk_bytes)
+/* Records of `mean` bytes on average. */
+static void write_recordio(struct job *job, size_t chunk_bytes, size_t mean)
 {
     struct coxi_recordio_writer *writer;
     uint64_t rng = 1;
     bench_check(coxi_recordio_create(job->path, COXI_CODEC_NONE, chunk_bytes, &writer),
                 "recordio");
     for (uint64_t bytes = 0; bytes < job->bytes;) {
-        size_t len = coxi_rand(&rng) % RECORD_MAX;
+        size_t len = coxi_rand(&rng) % (2 * mean);
         bench_check(coxi_recordio_add(writer, job->piece + coxi_rand(&rng) % 1024, len),
                     "recordio");
         bytes += len + 4;
@@ -130,7 +132,7 @@ static void write_tfrecord(struct job *job)
     uint64_t rng = 1;
     bool written = file != NULL;
     for (uint64_t bytes = 0; written && bytes < job->bytes; bytes += buffer.len) {
-        size_t len = coxi_rand(&rng) % RECORD_MAX;
+        size_t len = coxi_rand(&rng) % TFRECORD_MAX;
         buffer.len = 0;
         bench_check(
             coxi_tfrecord_append(&buffer, job->piece + coxi_rand(&rng) % 1024, len),
@@ -388,6 +390,8 @@ void bench_data(struct bench *bench)
         "libsvm", {.format = COX_LIBSVM}, "memchr", count_lines, NULL};
     static const struct reading recordio = {
         "recordio", {.format = COX_RECORDIO}, "reading with crc32", sum_up, NULL};
+    static const struct reading recordio_small = {
+        "recordio_small", {.format = COX_RECORDIO}, "reading with crc32", sum_up, NULL};
     static const struct reading recordio32 = {
         "recordio32", {.format = COX_RECORDIO}, "reading with crc32", sum_up, NULL};
     struct job job = {.bench = bench,
@@ -408,11 +412,15 @@ void bench_data(struct bench *bench)
         measure_reading(&job, &libsvm);
     }
     if (bench_wants(bench, recordio.name)) {
-        write_recordio(&job, 1 << 20);
+        write_recordio(&job, 1 << 20, 1000);
         measure_reading(&job, &recordio);
     }
+    if (bench_wants(bench, recordio_small.name)) {
+        write_recordio(&job, 1 << 20, 200);
+        measure_reading(&job, &recordio_small);
+    }
     if (bench_wants(bench, recordio32.name)) {
-        write_recordio(&job, 32 << 20);
+        write_recordio(&job, 32 << 20, 1000);
         measure_reading(&job, &recordio32);
     }
     measure_formats(&job);
