@@ -2,17 +2,21 @@
  * share. */
 #include "cli/data.h"
 
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/commands.h"
 #include "common/error.h"
+#include "common/file.h"
 #include "net/daemon.h"
 
 static const struct coxi_command commands[] = {
     {"head", coxi_data_head, "print the first records of files"},
     {"count", coxi_data_count, "count records, labels and features"},
+    {"generate", coxi_data_generate, "make files with a planted model"},
     {"verify", coxi_data_verify, "check every record and checksum"},
 };
 
@@ -45,6 +49,25 @@ void coxi_data_catch_signals(void)
     const struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     (void)sigaction(SIGINT, &action, NULL);
     (void)sigaction(SIGTERM, &action, NULL);
+}
+
+int coxi_data_check_interrupted(void)
+{
+    return atomic_load(&coxi_data_interrupted)
+               ? coxi_error(COX_ECANCELLED, "interrupted")
+               : 0;
+}
+
+/* ---- names */
+
+int coxi_data_part_name(const char *name, uint64_t i, uint64_t n, char ret[PATH_MAX])
+{
+    const char *slash = strrchr(name, '/');
+    const char *base = slash != NULL ? slash + 1 : name;
+    const char *dot = *base != '\0' ? strchr(base + 1, '.') : NULL;
+    int stem = (int)(dot != NULL ? (size_t)(dot - name) : strlen(name));
+    return n == 1 ? coxi_path(ret, "%s", name)
+                  : coxi_path(ret, "%.*s-%05" PRIu64 "%s", stem, name, i, name + stem);
 }
 
 /* ---- beginning and end */

@@ -3,6 +3,7 @@
 #define COXI_CLI_DATA_H
 
 #include <jansson.h>
+#include <limits.h>
 #include <stdatomic.h>
 
 #include "common/option.h"
@@ -11,10 +12,18 @@
 int coxi_data_head(int argc, char **argv);
 int coxi_data_count(int argc, char **argv);
 int coxi_data_verify(int argc, char **argv);
+int coxi_data_generate(int argc, char **argv);
 
 /* Set once the user wants the command to end (SIGINT, SIGTERM): reading ends with
  * COX_ECANCELLED. */
 extern atomic_bool coxi_data_interrupted;
+
+/* COX_ECANCELLED once the flag is set. */
+int coxi_data_check_interrupted(void);
+
+/* The name of file `i` of `n`: with more than one, "dir/clicks.tsv.gz" becomes
+ * "dir/clicks-00007.tsv.gz". COX_EINVAL: too long. */
+int coxi_data_part_name(const char *name, uint64_t i, uint64_t n, char ret[PATH_MAX]);
 
 /* From now on these signals set the flag. */
 void coxi_data_catch_signals(void);

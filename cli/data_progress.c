@@ -33,14 +33,25 @@ static void eta_text(double seconds, char *ret, size_t len)
     }
 }
 
+static void rate_text(const struct coxi_progress *progress, double rate, char *ret,
+                      size_t len)
+{
+    if (progress->unit == NULL) {
+        (void)snprintf(ret, len, "%.1f MB/s", rate / 1e6);
+    } else {
+        (void)snprintf(ret, len, "%.0f %s/s", rate, progress->unit);
+    }
+}
+
 static void draw(const struct coxi_progress *progress, uint64_t done, double seconds)
 {
     char bar[BAR + 1];
     char eta[32];
+    char speed[64];
     double rate = (double)done / (seconds > 0 ? seconds : 1);
+    rate_text(progress, rate, speed, sizeof(speed));
     if (progress->total == 0) {
-        (void)fprintf(stderr, "\r\033[K%s  %.1f MB  %.1f MB/s", progress->what,
-                      (double)done / 1e6, rate / 1e6);
+        (void)fprintf(stderr, "\r\033[K%s  %s", progress->what, speed);
     } else {
         double part = (double)done / (double)progress->total;
         part = part < 1 ? part : 1;
@@ -50,8 +61,8 @@ static void draw(const struct coxi_progress *progress, uint64_t done, double sec
         bar[BAR] = '\0';
         eta_text(rate > 0 ? (double)progress->total * (1 - part) / rate : 0, eta,
                  sizeof(eta));
-        (void)fprintf(stderr, "\r\033[K%s [%s] %3.0f %%  %.1f MB/s  ETA %s",
-                      progress->what, bar, part * 100, rate / 1e6, eta);
+        (void)fprintf(stderr, "\r\033[K%s [%s] %3.0f %%  %s  ETA %s", progress->what,
+                      bar, part * 100, speed, eta);
     }
     (void)fflush(stderr);
 }

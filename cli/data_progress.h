@@ -10,8 +10,9 @@
 struct coxi_progress {
     bool on;
     const char *what; /* "counting" */
-    uint64_t total;   /* bytes; 0: not known */
-    uint64_t done;    /* bytes of earlier files */
+    const char *unit; /* NULL: bytes */
+    uint64_t total;   /* 0: not known */
+    uint64_t done;    /* of earlier files */
     uint64_t begun_ns;
     uint64_t drawn_ns;
 };
@@ -19,7 +20,7 @@ struct coxi_progress {
 void coxi_progress_begin(struct coxi_progress *progress, const char *what,
                          uint64_t total);
 
-/* Draws at most ten times a second; `done` bytes of `total`. */
+/* Draws at most ten times a second; `done` of `total`. */
 void coxi_progress_show(struct coxi_progress *progress, uint64_t done);
 
 /* Removes the bar, so that other text can be printed; the next _show draws it again. */
