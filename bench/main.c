@@ -35,7 +35,7 @@ static const struct {
     {"scale", bench_scale},       {"checkpoint", bench_checkpoint},
     {"recover", bench_recover},   {"variables", bench_variables},
     {"fanout", bench_fanout},     {"soak", bench_soak},
-    {"data", bench_data},
+    {"data", bench_data},         {"queue", bench_queue},
 };
 
 enum { N_CASES = sizeof(cases) / sizeof(*cases) };
@@ -128,7 +128,8 @@ static const struct coxi_program program = {
         "(closures),\ntrain (the click model), recovery (workers that die), footprint "
         "(idle processes,\nmemory), scale (many workers), checkpoint (snapshots), "
         "recover (a ps that\ndies), variables (very many), fanout (steps on many "
-        "ps), soak (a storm of\nstrangers at every port), data (files of records).\n"
+        "ps), soak (a storm of\nstrangers at every port), data (files of records), "
+        "queue (tasks of\ndata sets).\n"
         "Each measurement has a baseline, measured in turn with it, or a bound.",
     .prefix = "COX_BENCH",
     .mixed = true,
@@ -467,7 +468,7 @@ int main(int argc, char **argv)
         r = coxi_error(COX_EINVAL,
                        "which case? wire, pull, push, tail, sparse, table, schedule, "
                        "train, recovery, footprint, scale, checkpoint, recover, "
-                       "variables, fanout, or --all");
+                       "variables, fanout, soak, data, queue, or --all");
     }
     for (int i = rest; r == 0 && i < argc; i++) {
         r = is_case(argv[i]) ? 0

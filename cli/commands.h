@@ -1,4 +1,4 @@
-/* Programs with commands: `coxswain`, and its command `checkpoint`. */
+/* Programs with commands: `coxswain`, and its commands `checkpoint` and `data`. */
 #ifndef COXI_CLI_COMMANDS_H
 #define COXI_CLI_COMMANDS_H
 
@@ -33,6 +33,7 @@ bool coxi_command_options(const struct coxi_program *program, int argc, char **a
 int coxi_command_cluster(int argc, char **argv);
 int coxi_command_run(int argc, char **argv);
 int coxi_command_checkpoint(int argc, char **argv);
+int coxi_command_data(int argc, char **argv);
 int coxi_command_key(int argc, char **argv);
 int coxi_command_sign(int argc, char **argv);
 

@@ -5,6 +5,7 @@ static const struct coxi_command commands[] = {
     {"run", coxi_command_run, "start a local cluster and run a client program on it"},
     {"cluster", coxi_command_cluster, "start a local cluster until it is interrupted"},
     {"checkpoint", coxi_command_checkpoint, "look into checkpoints"},
+    {"data", coxi_command_data, "look into files of records, and make them"},
     {"key", coxi_command_key, "make the keys of runs"},
     {"sign", coxi_command_sign, "sign a step module"},
 };
@@ -12,7 +13,7 @@ static const struct coxi_command commands[] = {
 static const struct coxi_commands program = {
     .name = "coxswain",
     .summary = "Starts local clusters of parameter servers and workers, looks into "
-               "checkpoints, makes keys, and signs step modules.",
+               "checkpoints and files of records, makes keys, and signs step modules.",
     .commands = commands,
     .n_commands = sizeof(commands) / sizeof(*commands),
 };

@@ -63,7 +63,7 @@ uint32_t coxi_crc32c_by_table(uint32_t crc, const void *data, size_t len)
 
 enum { BLOCK = 16, BLOCKS = 4 };
 
-HAS_CRC static uint32_t crc_words(uint32_t crc, const uint8_t *p, size_t len)
+HAS_CRC static inline uint32_t crc_words(uint32_t crc, const uint8_t *p, size_t len)
 {
     uint64_t wide = crc;
     for (; len >= WORD; len -= WORD, p += WORD) {

@@ -23,6 +23,7 @@ const char *coxi_option_takes(const struct coxi_option *option)
     case COXI_OPTION_FLAG:
         return "";
     case COXI_OPTION_STRING:
+    case COXI_OPTION_LIST:
         return "TEXT";
     case COXI_OPTION_INT:
         return "N";
@@ -120,6 +121,17 @@ static int parse_choice(const struct coxi_option *option, const char *text, void
                       option->choices, text);
 }
 
+static int add_to_list(const struct coxi_option *option, const char *text,
+                       struct coxi_option_list *list)
+{
+    if (list->n == COXI_OPTION_LIST_MAX) {
+        return coxi_error(COX_EINVAL, "--%s may be given %d times", option->name,
+                          COXI_OPTION_LIST_MAX);
+    }
+    list->all[list->n++] = text;
+    return 0;
+}
+
 static int set_option(const struct coxi_option *option, const char *text, void *config)
 {
     void *field = (char *)config + option->offset;
@@ -141,6 +153,8 @@ static int set_option(const struct coxi_option *option, const char *text, void *
         return parse_bytes(option, text, field);
     case COXI_OPTION_CHOICE:
         return parse_choice(option, text, field);
+    case COXI_OPTION_LIST:
+        return add_to_list(option, text, field);
     }
     return COX_EINVAL;
 }

@@ -18,6 +18,14 @@ enum coxi_option_type {
     COXI_OPTION_BYTES,  /* int64_t, min to max; "512M": 512 * 1024 * 1024 */
     COXI_OPTION_REAL,   /* double, min to max */
     COXI_OPTION_CHOICE, /* const char *, one of `choices` ("a|b|c") */
+    COXI_OPTION_LIST,   /* struct coxi_option_list: may be given several times */
+};
+
+enum { COXI_OPTION_LIST_MAX = 1024 };
+
+struct coxi_option_list {
+    const char *all[COXI_OPTION_LIST_MAX];
+    size_t n;
 };
 
 #define COXI_BYTES_MAX 0x1p60 /* the `max` of sizes without another bound */

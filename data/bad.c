@@ -31,6 +31,9 @@ int coxi_bad_record(struct coxi_bad_records *bad, int code, uint64_t offset,
     va_end(args);
     if (bad->leaves_out) {
         count(&bad->counts, offset, reason);
+        if (bad->on_left_out != NULL) {
+            bad->on_left_out(bad->arg, offset, reason);
+        }
         return 0;
     }
     return coxi_error(code, "%s:%" PRIu64 ": %s", bad->file, offset, reason);

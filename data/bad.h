@@ -17,6 +17,9 @@ struct coxi_bad_records {
     bool leaves_out; /* otherwise they are errors */
     /* bad, first_bad, first_reason: the damaged places so far; a damaged chunk is one */
     struct coxi_reader_counts counts;
+    /* NULL, or told of every record that is left out */
+    void (*on_left_out)(void *arg, uint64_t offset, const char *reason);
+    void *arg;
 };
 
 /* Notes a bad record at `offset`. 0: go on behind it; otherwise `code`, and the error's

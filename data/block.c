@@ -2,10 +2,28 @@
 #include "data/block.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "common/buffer.h"
 
 enum { SPARE_MAX = 4 };
+
+/* Blocks of whole chunks get large pages: the first use of 4 KiB pages would cost more
+ * than reading the file into them. */
+enum { LARGE_PAGE = 2 << 20, LARGE_FROM = 4 << 20 };
+
+static uint8_t *memory_new(size_t bytes)
+{
+    if (bytes < LARGE_FROM) {
+        return coxi_aligned_new(bytes);
+    }
+    bytes = coxi_align(bytes, LARGE_PAGE);
+    uint8_t *data = aligned_alloc(LARGE_PAGE, bytes);
+    if (data != NULL) {
+        (void)madvise(data, bytes, MADV_HUGEPAGE);
+    }
+    return data;
+}
 
 static void block_free(struct coxi_block *block)
 {
@@ -37,7 +55,7 @@ struct coxi_block *coxi_block_new(struct coxi_block_pool *pool, size_t capacity)
     struct coxi_block *block = take_spare(pool, capacity);
     if (block == NULL) {
         block = malloc(sizeof(*block));
-        uint8_t *data = coxi_aligned_new(capacity + COXI_BLOCK_PAD);
+        uint8_t *data = memory_new(capacity + COXI_BLOCK_PAD);
         if (block == NULL || data == NULL) {
             free(block);
             free(data);

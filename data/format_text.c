@@ -35,7 +35,7 @@ static int add_line(struct coxi_parser *parser, struct coxi_rows *rows,
                     const struct coxi_line *line)
 {
     size_t len = line->len - (line->len > 0 && line->at[line->len - 1] == '\r');
-    int r = coxi_rows_reserve(rows, 1, (len + 1) / 2);
+    int r = coxi_rows_reserve(rows, 1, len / 2 + 1);
     if (r != 0) {
         return r;
     }

@@ -76,12 +76,33 @@ static int tfrecord_sync(struct coxi_parser *parser)
     return coxi_frames_sync(parser->state);
 }
 
+/* Takes the record at the stream's place if it is all in memory, which most are. False:
+ * it is not, or it is not sound; frames deal with it. */
+static inline bool take_record(const struct coxi_parser *parser, struct coxi_frame *ret)
+{
+    struct coxi_stream *stream = parser->stream;
+    const uint8_t *at = stream->at;
+    size_t have = (size_t)(stream->end - at);
+    uint64_t len;
+    if (have < HEAD + TAIL || stream->offset >= parser->end ||
+        !record_payload(at, &len) || len > have - HEAD - TAIL ||
+        coxi_crc32c(0, at + HEAD, len) != sum_at(at + HEAD + len)) {
+        return false;
+    }
+    *ret =
+        (struct coxi_frame){stream->offset, at, at + HEAD, (size_t)len, stream->block};
+    coxi_stream_skip(stream, HEAD + (size_t)len + TAIL);
+    return true;
+}
+
 static int tfrecord_parse(struct coxi_parser *parser, struct coxi_rows *rows, size_t n)
 {
     int r = 0;
     while (r == 0 && rows->n < n) {
         struct coxi_frame frame;
-        r = coxi_frames_next(parser->state, &frame);
+        if (!take_record(parser, &frame)) {
+            r = coxi_frames_next(parser->state, &frame);
+        }
         if (r == 0) {
             const struct cox_bytes record = {frame.payload, frame.len};
             r = coxi_content_add(parser, rows, frame.offset, &record, frame.block);

@@ -30,9 +30,9 @@ enum {
     BATCH_SIZE = 256,
     PREFETCH = 2,
     PREFETCH_MAX = 1024,
-    SLOTS_LEAST = 32, /* for small batches */
-    AHEAD_BYTES = 512 << 10,
-    AT_ONCE_BYTES = 256 << 10,
+    SLOTS_LEAST = 64, /* for small batches */
+    AHEAD_BYTES = 2 << 20,
+    AT_ONCE_BYTES = 512 << 10,
     AT_ONCE_MS = 1,
 };
 

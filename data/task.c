@@ -21,7 +21,8 @@ int coxi_task_pack(const struct coxi_task *task, struct coxi_buffer *to)
     coxi_pack_number(&packer, task->place);
     coxi_pack_number(&packer, task->position);
     coxi_pack_number(&packer, task->begin);
-    coxi_pack_number(&packer, task->end);
+    /* a task has bytes, so 0 is free */
+    coxi_pack_number(&packer, task->end == UINT64_MAX ? 0 : task->end - task->begin);
     coxi_pack_number(&packer, task->mark.bytes);
     coxi_pack_number(&packer, task->mark.changed_ns);
     coxi_pack_number(&packer, task->mark.head_crc);
@@ -54,7 +55,8 @@ int coxi_task_unpack(const void *bytes, size_t len, struct coxi_task *ret)
     task.place = coxi_unpack_number(&unpacker, UINT64_MAX);
     task.position = coxi_unpack_number(&unpacker, UINT64_MAX);
     task.begin = coxi_unpack_number(&unpacker, UINT64_MAX);
-    task.end = coxi_unpack_number(&unpacker, UINT64_MAX);
+    uint64_t length = coxi_unpack_number(&unpacker, UINT64_MAX);
+    task.end = length > 0 ? task.begin + length : UINT64_MAX;
     task.mark.bytes = coxi_unpack_number(&unpacker, UINT64_MAX);
     task.mark.changed_ns = coxi_unpack_number(&unpacker, UINT64_MAX);
     task.mark.head_crc = unpack_u32(&unpacker);

@@ -18,13 +18,15 @@ struct coxi_handout {
     struct coxi_handout *next;
     struct coxi_handout *prev;
     uint64_t position;
+    uint64_t bytes;    /* of its file */
     uint32_t failures; /* of earlier closures with this task */
-    bool again;        /* it is not given out for the first time */
 
     /* ---- what the last attempt that was done has told; loop */
     uint32_t run_us;
     uint64_t records;
-    uint64_t bad_records;
+    uint32_t bad_records; /* UINT32_MAX: or more */
+
+    bool again; /* it is not given out for the first time */
 };
 
 /* Set once, before the loop runs. Loop. */

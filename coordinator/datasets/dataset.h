@@ -111,9 +111,6 @@ extern const struct coxi_handout_events coxi_dataset_events;
 void coxi_dataset_tell_task(const struct cox_dataset *dataset, uint64_t position,
                             char *ret, size_t len);
 
-/* How many bytes of its file the task has; 0 while the data set has no files. */
-uint64_t coxi_dataset_bytes(const struct cox_dataset *dataset, uint64_t position);
-
 /* Tells of the epochs that are over by now. */
 void coxi_dataset_tell_epochs(struct cox_dataset *dataset) COXI_REQUIRES_C_LOCK;
 

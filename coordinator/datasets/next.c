@@ -25,6 +25,7 @@ enum { SLICE_MS = 1000 };
 
 /* A call that gives out tasks. */
 struct giving {
+    const char *what; /* its name */
     struct cox_coordinator *c;
     struct cox_dataset *dataset;
     struct cox_call call; /* in this version's form */
@@ -99,7 +100,7 @@ static int take(const struct giving *giving, struct coxi_handout *spare,
 /* ---- its closure */
 
 /* Packs the task at the hand-out's position. */
-static int pack(const struct cox_dataset *dataset, const struct coxi_handout *handout,
+static int pack(const struct cox_dataset *dataset, struct coxi_handout *handout,
                 struct coxi_buffer *to)
 {
     const struct coxi_spec *spec = &dataset->spec;
@@ -125,6 +126,7 @@ static int pack(const struct cox_dataset *dataset, const struct coxi_handout *ha
         .seed = coxi_task_seed(spec->seed, epoch, place),
         .decoding = spec->decoding,
     };
+    handout->bytes = cut.bytes;
     return coxi_task_pack(&task, to);
 }
 
@@ -133,18 +135,15 @@ static int pack(const struct cox_dataset *dataset, const struct coxi_handout *ha
  * each failure, because the failure may have been that there was too little time.
  */
 static uint32_t timeout_of(const struct giving *giving,
-                           const struct coxi_handout *handout)
+                           const struct coxi_handout *handout) COXI_REQUIRES_C_LOCK
 {
     const struct cox_dataset *dataset = giving->dataset;
     int floor_ms = dataset->spec.timeout_floor_ms;
-    coxi_lock(&giving->c->lock);
     double ms = dataset->average_us * 10 / 1000;
-    bool known = dataset->n_samples > 0;
-    coxi_unlock(&giving->c->lock);
     if (giving->call.timeout_ms == 0 && floor_ms == -1) {
         return 0;
     }
-    if (giving->call.timeout_ms != 0 || !known) {
+    if (giving->call.timeout_ms != 0 || dataset->n_samples == 0) {
         return coxi_packing_timeout(giving->c, &giving->call);
     }
     ms = ms > floor_ms ? ms : floor_ms;
@@ -154,12 +153,12 @@ static uint32_t timeout_of(const struct giving *giving,
 
 /* Schedules a closure with the task; the task comes first among its arguments. */
 static int schedule(const struct giving *giving, struct cox_function *function,
-                    struct coxi_handout *handout, struct cox_future **ret)
+                    const struct coxi_schedule_task *task, struct cox_future **ret)
 {
     struct coxi_buffer packed = {0};
     struct cox_value values[COXI_VALUES_MAX];
     struct cox_call call = giving->call;
-    int r = pack(giving->dataset, handout, &packed);
+    int r = pack(giving->dataset, task->handout, &packed);
     if (r == 0) {
         values[0] = (struct cox_value)COX_VECTOR(COXI_TASK_ARGUMENT, COX_U8, packed.len,
                                                  packed.data);
@@ -168,41 +167,72 @@ static int schedule(const struct giving *giving, struct cox_function *function,
         }
         call.args = values;
         call.n_args++;
-        const struct coxi_schedule_task task = {handout, timeout_of(giving, handout)};
-        r = coxi_schedule_task(giving->c, function, &call, &task, ret);
+        r = coxi_schedule_task(giving->c, function, &call, task, ret);
     }
     coxi_buffer_fini(&packed);
     return r;
 }
 
-/* Gives out one task. */
-static int give(const struct giving *giving, struct cox_function *function,
-                struct cox_future **ret)
+/* Waits for the data set's turn. */
+static void take_turn(struct cox_coordinator *c, struct cox_dataset *dataset)
+    COXI_ACQUIRES(dataset->turn) COXI_REQUIRES(c->lock)
+{
+    if (coxi_trylock(&dataset->turn)) {
+        return;
+    }
+    coxi_call_why_locked(c, "another thread gives out tasks of data set '%s'",
+                         dataset->name);
+    coxi_unlock(&c->lock);
+    coxi_lock(&dataset->turn);
+    coxi_lock(&c->lock);
+    coxi_call_why_locked(c, "%s", "");
+}
+
+/* Gives out one task; takes `spare` if *ret_used. Takes c->lock three times. */
+static int give_with(const struct giving *giving, struct cox_function *function,
+                     struct coxi_handout *spare, struct cox_future **ret,
+                     bool *ret_used)
 {
     struct cox_coordinator *c = giving->c;
     struct cox_dataset *dataset = giving->dataset;
-    struct coxi_handout *handout = NULL;
+    struct coxi_schedule_task task = {0};
+    struct coxi_call call;
+    call.c = c;
+    call.what = giving->what;
+    call.counted = true;
+    coxi_lock(&c->lock);
+    coxi_call_begin_locked(&call);
+    take_turn(c, dataset);
+    int r = take(giving, spare, &task.handout);
+    bool taken = task.handout != NULL;
+    *ret_used = task.handout == spare;
+    task.timeout_ms = taken ? timeout_of(giving, task.handout) : 0;
+    coxi_unlock(&c->lock);
+    if (taken) {
+        r = schedule(giving, function, &task, ret);
+    }
+    coxi_lock(&c->lock);
+    if (taken && r != 0) {
+        *ret_used =
+            coxi_tasks_untake(&dataset->tasks, task.handout) == NULL && *ret_used;
+    }
+    /* before cox_close may free the data set */
+    coxi_unlock(&dataset->turn);
+    coxi_call_end_locked(&call);
+    coxi_unlock(&c->lock);
+    return r;
+}
+
+static int give(const struct giving *giving, struct cox_function *function,
+                struct cox_future **ret)
+{
+    bool used = false;
     struct coxi_handout *spare = calloc(1, sizeof(*spare));
     if (spare == NULL) {
         return coxi_error_memory("a task");
     }
-    spare->dataset = dataset;
-    coxi_call_why(c, "another thread gives out tasks of data set '%s'", dataset->name);
-    coxi_lock(&dataset->turn);
-    coxi_call_why(c, "%s", "");
-    coxi_lock(&c->lock);
-    int r = take(giving, spare, &handout);
-    coxi_unlock(&c->lock);
-    bool used = handout == spare;
-    if (handout != NULL) {
-        r = schedule(giving, function, handout, ret);
-    }
-    if (handout != NULL && r != 0) {
-        coxi_lock(&c->lock);
-        used = coxi_tasks_untake(&dataset->tasks, handout) == NULL && used;
-        coxi_unlock(&c->lock);
-    }
-    coxi_unlock(&dataset->turn);
+    spare->dataset = giving->dataset;
+    int r = give_with(giving, function, spare, ret, &used);
     if (!used) {
         free(spare);
     }
@@ -211,14 +241,13 @@ static int give(const struct giving *giving, struct cox_function *function,
 
 /* ---- calls of users */
 
-static int check_call(struct giving *giving, const struct cox_call *call,
-                      const char *what)
+static int check_call(struct giving *giving, const struct cox_call *call)
 {
     size_t bytes;
     if (giving->c == NULL || giving->dataset == NULL ||
         giving->dataset->c != giving->c) {
         return coxi_error(COX_EINVAL, "%s needs a coordinator and a data set of it",
-                          what);
+                          giving->what);
     }
     int r = coxi_packing_check(call, &giving->call, &bytes);
     if (r == 0 && giving->call.cursor != 0) {
@@ -240,13 +269,9 @@ int cox_schedule_next(struct cox_coordinator *c, struct cox_function *function,
                       struct cox_dataset *dataset, const struct cox_call *call,
                       struct cox_future **ret)
 {
-    struct giving giving = {.c = c, .dataset = dataset, .limit = UINT64_MAX};
-    int r = check_call(&giving, call, "cox_schedule_next");
-    if (r != 0) {
-        return r;
-    }
-    COXI_CALL(c);
-    return give(&giving, function, ret);
+    struct giving giving = {__func__, c, dataset, .limit = UINT64_MAX};
+    int r = check_call(&giving, call);
+    return r == 0 ? give(&giving, function, ret) : r;
 }
 
 /* The position behind the epoch that is under way; or an end (COX_EEOF, or the error of
@@ -273,8 +298,8 @@ static int find_epoch(struct giving *giving)
 int cox_schedule_epoch(struct cox_coordinator *c, struct cox_function *function,
                        struct cox_dataset *dataset, const struct cox_call *call)
 {
-    struct giving giving = {.c = c, .dataset = dataset};
-    int r = check_call(&giving, call, "cox_schedule_epoch");
+    struct giving giving = {__func__, c, dataset, .limit = 0};
+    int r = check_call(&giving, call);
     if (r != 0) {
         return r;
     }

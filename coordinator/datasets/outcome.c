@@ -100,12 +100,6 @@ void coxi_dataset_tell_task(const struct cox_dataset *dataset, uint64_t position
     }
 }
 
-uint64_t coxi_dataset_bytes(const struct cox_dataset *dataset, uint64_t position)
-{
-    struct coxi_cut_task cut;
-    return find_cut(dataset, position, &cut) ? cut.bytes : 0;
-}
-
 /* Where and why the closure's task failed. A reader's text begins with the file's name
  * and the offset; others get those of the task. */
 static void tell_reason(const struct coxi_closure *closure,
@@ -166,7 +160,7 @@ static void note_done(struct cox_dataset *dataset,
     counts->done++;
     counts->records += handout->records;
     counts->bad_records += handout->bad_records;
-    counts->bytes += coxi_dataset_bytes(dataset, handout->position);
+    counts->bytes += handout->bytes;
     coxi_pace_add(&dataset->pace, coxi_now_ms(), handout->records);
 }
 
@@ -254,7 +248,7 @@ static void answered(struct coxi_closure *closure, uint32_t run_us,
         (void)coxi_counts_unpack(values[n - 1].data, values[n - 1].shape[0], &counts);
     }
     handout->records = counts.records;
-    handout->bad_records = counts.bad;
+    handout->bad_records = counts.bad < UINT32_MAX ? (uint32_t)counts.bad : UINT32_MAX;
     if (counts.bad > 0) {
         char where[COXI_TEXT_MAX];
         char text[COXI_TEXT_MAX];

@@ -101,7 +101,7 @@ void coxi_datasets_uncount(const struct coxi_closure *closure,
             dataset->done--;
             dataset->records -= handout->records;
             dataset->bad_records -= handout->bad_records;
-            dataset->bytes -= coxi_dataset_bytes(handout->dataset, handout->position);
+            dataset->bytes -= handout->bytes;
         }
     }
 }
@@ -228,6 +228,8 @@ static int adopt(struct coxi_closure *closure, const struct coxi_task *task)
         handout->closure = closure;
         handout->position = task->position;
         handout->failures = task->failures;
+        handout->bytes =
+            (task->end == UINT64_MAX ? task->mark.bytes : task->end) - task->begin;
         closure->task = handout;
         closure->quiet = true;
         coxi_tasks_adopt(&dataset->tasks, handout);

@@ -14,6 +14,7 @@ struct config {
     double rate;
     const char *color;
     int64_t memory;
+    struct coxi_option_list oar;
 };
 
 static const struct coxi_option options[] = {
@@ -52,6 +53,10 @@ static const struct coxi_option options[] = {
      .max = COXI_BYTES_MAX,
      .fallback = "4K",
      .help = "how much"},
+    {.name = "oar",
+     .type = COXI_OPTION_LIST,
+     .offset = offsetof(struct config, oar),
+     .help = "one of several"},
 };
 
 static const struct coxi_program strict = {
@@ -97,6 +102,17 @@ TEST(what_is_not_given_has_its_fallback)
     assert_true(c.rate == 0.5);
     assert_string_equal("green", c.color);
     assert_int_equal(4096, c.memory);
+}
+
+TEST(a_list_has_its_values_in_order)
+{
+    struct config c;
+    assert_code(0, parse_argv(&strict, &c, NULL, (char *[]){"test", NULL}));
+    assert_int_equal(0, c.oar.n);
+    assert_code(0, parse(&strict, &c, NULL, "--oar", "b", "--verbose", "--oar=a"));
+    assert_int_equal(2, c.oar.n);
+    assert_string_equal("b", c.oar.all[0]);
+    assert_string_equal("a", c.oar.all[1]);
 }
 
 TEST(values_come_behind_the_flag_or_behind_an_equals_sign)

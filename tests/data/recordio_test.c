@@ -313,13 +313,13 @@ TEST(a_chunk_that_lies_about_its_records_is_an_error)
 TEST(an_abandoned_file_does_not_appear)
 {
     struct coxi_recordio_writer *writer;
-    char *path = coxi_test_path("file");
+    char *path = coxi_test_path("gone");
     assert_code(0, coxi_recordio_create(path, COXI_CODEC_NONE, 0, &writer));
     assert_code(0, coxi_recordio_add(writer, "x", 1));
     assert_code(COX_ELIMIT, coxi_recordio_add(writer, "x", (size_t)1 << 32));
     coxi_recordio_abandon(writer);
     assert_null(fopen(path, "re"));
-    assert_null(fopen(coxi_test_path("file.part"), "re"));
+    assert_null(fopen(coxi_test_path("gone.part"), "re"));
     assert_code(COX_EIO,
                 coxi_recordio_create(coxi_test_path("no/file"), 0, 0, &writer));
 }

@@ -39,6 +39,15 @@ TEST(keys_can_be_few)
     records_free(&records);
 }
 
+TEST(files_without_words_have_no_records)
+{
+    static const char *const texts[] = {"", "\n", "\r\n \n", " "};
+    for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
+        struct records records = read_with(texts[i], 0);
+        records_assert(&records, NULL, 0);
+    }
+}
+
 TEST(each_byte_can_be_a_cut)
 {
     static const char text[] = "the quick\r\n\n \nbrown fox jumps\n\tover\nthe lazy";

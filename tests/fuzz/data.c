@@ -63,6 +63,9 @@ static void see(struct seen *seen, const struct cox_batch *b, size_t r)
     size_t n = b->begin != NULL ? b->begin[r + 1] - first : 0;
     seen->n++;
     see_array(seen, b->labels != NULL ? b->labels + r : NULL, sizeof(*b->labels));
+    see_array(seen, b->weights != NULL ? b->weights + r : NULL, sizeof(*b->weights));
+    see_array(seen, b->dense != NULL ? b->dense + r * b->n_dense : NULL,
+              b->n_dense * sizeof(*b->dense));
     see_array(seen, b->keys != NULL ? b->keys + first : NULL, n * sizeof(*b->keys));
     see_array(seen, b->values != NULL ? b->values + first : NULL,
               n * sizeof(*b->values));
@@ -114,7 +117,8 @@ static void compare_cut(struct coxi_task *task, struct memory *memory,
     }
 }
 
-void fuzz_data_read(const struct fuzz_data_head *head, uint32_t format, bool splits,
+void fuzz_data_read(const struct fuzz_data_head *head,
+                    const struct coxi_decoding *decoding, bool splits,
                     const uint8_t *data, size_t len)
 {
     struct memory memory = {data, len};
@@ -126,10 +130,22 @@ void fuzz_data_read(const struct fuzz_data_head *head, uint32_t format, bool spl
                              .end = UINT64_MAX,
                              .batch_size = 7,
                              .shuffle_window = mix ? 5 : 0,
-                             .decoding = {.format = format}};
+                             .decoding = *decoding};
     task.decoding.on_bad_record = skip ? COX_BAD_SKIP_RECORD : COX_BAD_FAIL;
     read_task(&task, &memory, &whole);
     if (whole.code == COX_EEOF && !gzip && !mix && !skip && head->cut > 0) {
         compare_cut(&task, &memory, &whole, head->cut, splits);
     }
+}
+
+int fuzz_data_input(const struct coxi_decoding *decoding, bool splits,
+                    const uint8_t *data, size_t size)
+{
+    struct fuzz_data_head head;
+    if (size >= sizeof(head)) {
+        memcpy(&head, data, sizeof(head));
+        fuzz_data_read(&head, decoding, splits, data + sizeof(head),
+                       size - sizeof(head));
+    }
+    return 0;
 }

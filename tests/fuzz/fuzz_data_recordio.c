@@ -28,6 +28,7 @@ static void repair(uint8_t *data, size_t len)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+    static const struct coxi_decoding decoding = {.format = COX_RECORDIO};
     struct fuzz_data_head head;
     if (size < sizeof(head)) {
         return 0;
@@ -42,7 +43,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if ((head.options & FUZZ_REPAIR) != 0) {
         repair(file, len);
     }
-    fuzz_data_read(&head, COX_RECORDIO, false, file, len);
+    fuzz_data_read(&head, &decoding, false, file, len);
     free(file);
     return 0;
 }

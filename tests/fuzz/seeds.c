@@ -124,6 +124,17 @@ TEST(seeds_of_records)
         memcpy(input + 4, lines[i], strlen(lines[i]));
         put("data_libsvm", i == 0 ? "libsvm" : "libffm", input, 4 + strlen(lines[i]));
     }
+    static const char csv[] = "0,1,2,3\n1,2,3,\"x\"\"\n,y\"\r\n,,a,\n";
+    static const char click[] =
+        "1\t5\t\t-3\t1\t\t\t\t\t\t\t\t\t\t62770d79\te21f5d58\t\t"
+        "\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\r\n";
+    input[0] = 1;
+    memcpy(input + 4, csv, sizeof(csv) - 1);
+    put("data_csv", "header", input, 4 + sizeof(csv) - 1);
+    put("data_text", "csv", input, 4 + sizeof(csv) - 1);
+    input[0] = 0;
+    memcpy(input + 4, click, sizeof(click) - 1);
+    put("data_criteo", "click", input, 4 + sizeof(click) - 1);
     input[0] = 0;
     memcpy(input + 4, chunk, sizeof(chunk) - 1);
     memcpy(input + 4 + sizeof(chunk) - 1, chunk, sizeof(chunk) - 1);

@@ -121,6 +121,77 @@ TEST(a_client_goes_on_with_failures_and_returned_tasks)
     rows_close(&rows);
 }
 
+/* ---- a task under way in the checkpoint */
+
+struct goal {
+    struct rows *rows;
+    uint64_t done;
+};
+
+static bool is_done(void *arg)
+{
+    const struct goal *goal = arg;
+    return rows_progress(goal->rows).done >= goal->done;
+}
+
+/* Takes a checkpoint while the first task hangs, and five later ones are done; then the
+ * client is closed. If `fails`, the step fails once it does not hang any more. */
+static void save_amid(const struct cox_options *options,
+                      const struct cox_dataset_spec *spec, const char *gate, bool fails)
+{
+    struct rows rows;
+    struct cox_call call = COX_CALL_INIT;
+    const int64_t row = 1; /* row 0 */
+    const struct cox_value args[] = {COX_VECTOR("gate", COX_U8, strlen(gate) + 1, gate),
+                                     COX_SCALAR("slow_row", COX_I64, &row),
+                                     COX_SCALAR("fail_row", COX_I64, &row)};
+    coxi_test_write(gate, "", 0);
+    rows_open(&rows, 2, options, spec);
+    struct goal goal = {&rows, 5};
+    call.args = args;
+    call.n_args = fails ? 3 : 2;
+    for (int i = 0; i < 6; i++) {
+        assert_code(0, cox_schedule_next(rows.crew.c,
+                                         crew_function(&rows.crew, "count_lines"),
+                                         rows.dataset, &call, NULL));
+    }
+    coxi_test_until(is_done, &goal, "five tasks done");
+    save(&rows);
+    rows_close(&rows);
+    assert_int_equal(0, unlink(gate));
+}
+
+static void assert_goes_on_amid(bool fails)
+{
+    struct rows rows;
+    struct cox_progress progress = COX_PROGRESS_INIT;
+    struct cox_options options = options_in(coxi_test_path("amid"));
+    struct cox_dataset_spec spec = spec_of(0);
+    save_amid(&options, &spec, coxi_test_path("gate"), fails);
+    rows_open(&rows, 2, &options, &spec);
+    assert_code(0, cox_progress(rows.crew.c, &progress));
+    assert_int_equal(progress.rerun, 1);
+    assert_int_equal(rows_progress(&rows).done, 5);
+    assert_int_equal(rows_progress(&rows).pending, 1);
+    assert_code(COX_EEOF, rows_run(&rows, "count_lines", NULL, 0));
+    rows_assert_all(&rows, EPOCHS);
+    struct cox_dataset_progress p = rows_progress(&rows);
+    assert_int_equal(p.done, EPOCHS * p.tasks);
+    assert_int_equal(p.records, EPOCHS * ROWS_N);
+    assert_int_equal(p.retries, fails);
+    rows_close(&rows);
+}
+
+TEST(a_task_under_way_in_the_checkpoint_counts_once)
+{
+    assert_goes_on_amid(false);
+}
+
+TEST(a_task_under_way_in_the_checkpoint_may_fail_and_come_again)
+{
+    assert_goes_on_amid(true);
+}
+
 /* ---- killed */
 
 /* A client that trains for ever on what is left, and saves again and again. */

@@ -1,0 +1,177 @@
+/* See data_output.h. Lines and TFRecord are collected in a buffer. */
+#include "cli/data_output.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "common/buffer.h"
+#include "common/error.h"
+#include "common/file.h"
+#include "coxswain/batch.h"
+#include "data/format_tfrecord.h"
+#include "data/recordio_write.h"
+#include "data/stream.h"
+
+enum { BUFFER = 256 << 10 };
+
+struct coxi_data_output {
+    struct coxi_recordio_writer *recordio; /* NULL: the rest is used */
+    int fd;
+    gzFile gz; /* NULL, or writes to `fd` */
+    uint32_t format;
+    struct coxi_buffer buffer;
+    char path[PATH_MAX];
+    char part[PATH_MAX];
+};
+
+static void output_free(struct coxi_data_output *output)
+{
+    if (output->gz != NULL) {
+        (void)gzclose(output->gz);
+    }
+    if (output->fd >= 0) {
+        (void)close(output->fd);
+    }
+    coxi_buffer_fini(&output->buffer);
+    free(output);
+}
+
+static int cannot_write(const struct coxi_data_output *output)
+{
+    return coxi_error_errno(COX_EIO, "cannot write %s", output->part);
+}
+
+static int open_gz(struct coxi_data_output *output)
+{
+    int fd = fcntl(output->fd, F_DUPFD_CLOEXEC, 0); /* gzclose closes it */
+    output->gz = fd >= 0 ? gzdopen(fd, "wb") : NULL;
+    if (output->gz == NULL && fd >= 0) {
+        (void)close(fd);
+    }
+    return output->gz != NULL ? 0 : cannot_write(output);
+}
+
+static int open_part(struct coxi_data_output *output, const char *path)
+{
+    int r = coxi_path(output->path, "%s", path);
+    r = r == 0 ? coxi_path(output->part, "%s.part", path) : r;
+    if (r != 0) {
+        return r;
+    }
+    output->fd = open(output->part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (output->fd < 0) {
+        return cannot_write(output);
+    }
+    return coxi_stream_inflates(path) ? open_gz(output) : 0;
+}
+
+int coxi_data_output_open(const char *path, uint32_t format, uint32_t codec,
+                          struct coxi_data_output **ret)
+{
+    struct coxi_data_output *output = calloc(1, sizeof(*output));
+    if (output == NULL) {
+        return coxi_error_memory(path);
+    }
+    output->fd = -1;
+    output->format = format;
+    int r;
+    if (format != COX_RECORDIO) {
+        r = open_part(output, path);
+    } else if (coxi_stream_inflates(path)) {
+        r = coxi_error(COX_EINVAL,
+                       "%s: RecordIO is not compressed as a whole: say --codec gzip, "
+                       "and a name without .gz",
+                       path);
+    } else {
+        r = coxi_recordio_create(path, codec, 0, &output->recordio);
+    }
+    if (r != 0) {
+        output_free(output);
+        return r;
+    }
+    *ret = output;
+    return 0;
+}
+
+static int flush(struct coxi_data_output *output)
+{
+    size_t len = output->buffer.len;
+    bool ok = len == 0 ||
+              (output->gz != NULL
+                   ? gzwrite(output->gz, output->buffer.data, (unsigned)len) == (int)len
+                   : coxi_fd_write(output->fd, output->buffer.data, len) == 0);
+    output->buffer.len = 0;
+    return ok ? 0 : cannot_write(output);
+}
+
+int coxi_data_output_add(struct coxi_data_output *output, const void *record,
+                         size_t len)
+{
+    if (output->recordio != NULL) {
+        return coxi_recordio_add(output->recordio, record, len);
+    }
+    if (len > COXI_RECORD_MAX / 2) {
+        return coxi_error(COX_ELIMIT, "%s: a record of %zu bytes; the limit is %zu",
+                          output->path, len, COXI_RECORD_MAX / 2);
+    }
+    int r;
+    if (output->format == COX_TFRECORD) {
+        r = coxi_tfrecord_append(&output->buffer, record, len);
+    } else {
+        r = coxi_buffer_reserve(&output->buffer, len + 1);
+        r = r == 0 ? coxi_buffer_append_raw(&output->buffer, record, len) : r;
+        r = r == 0 ? coxi_buffer_append_raw(&output->buffer, "\n", 1) : r;
+    }
+    return r == 0 && output->buffer.len >= BUFFER ? flush(output) : r;
+}
+
+static int finish_part(struct coxi_data_output *output)
+{
+    int r = flush(output);
+    if (r == 0 && output->gz != NULL) {
+        r = gzclose(output->gz) == Z_OK ? 0 : cannot_write(output);
+        output->gz = NULL;
+    }
+    if (r == 0 && fsync(output->fd) != 0) {
+        r = cannot_write(output);
+    }
+    if (r == 0 && rename(output->part, output->path) != 0) {
+        r = coxi_error_errno(COX_EIO, "cannot write %s", output->path);
+    }
+    return r;
+}
+
+int coxi_data_output_finish(struct coxi_data_output *output)
+{
+    int r = 0;
+    if (output == NULL) {
+        return 0;
+    }
+    if (output->recordio != NULL) {
+        r = coxi_recordio_finish(output->recordio);
+        output->recordio = NULL;
+    } else {
+        r = finish_part(output);
+    }
+    if (r != 0 && output->fd >= 0) {
+        (void)unlink(output->part);
+    }
+    output_free(output);
+    return r;
+}
+
+void coxi_data_output_abandon(struct coxi_data_output *output)
+{
+    if (output == NULL) {
+        return;
+    }
+    coxi_recordio_abandon(output->recordio);
+    if (output->fd >= 0) {
+        (void)unlink(output->part);
+    }
+    output_free(output);
+}

@@ -1,0 +1,31 @@
+/*
+ * Writes a file of records for the commands that make files: lines, TFRecord or
+ * RecordIO. The file is FILE.part until it is finished, so no half file has the name.
+ * A name that ends in .gz is compressed as a whole (not RecordIO, whose chunks are).
+ *
+ * Main thread.
+ */
+#ifndef COXI_CLI_DATA_OUTPUT_H
+#define COXI_CLI_DATA_OUTPUT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct coxi_data_output;
+
+/* `format`: COX_RECORDIO, COX_TFRECORD, or COX_TEXT for lines of any kind. `codec` (enum
+ * coxi_codec) is for RecordIO. COX_EINVAL: RecordIO with .gz. COX_EIO, COX_ENOMEM. */
+int coxi_data_output_open(const char *path, uint32_t format, uint32_t codec,
+                          struct coxi_data_output **ret);
+
+/* Adds a record; a line without its newline. COX_ELIMIT, COX_EIO, COX_ENOMEM. */
+int coxi_data_output_add(struct coxi_data_output *output, const void *record,
+                         size_t len);
+
+/* Gives the file its name; frees the output in any case. Takes NULL. */
+int coxi_data_output_finish(struct coxi_data_output *output);
+
+/* Removes the part; takes NULL. */
+void coxi_data_output_abandon(struct coxi_data_output *output);
+
+#endif

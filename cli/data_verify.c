@@ -1,0 +1,160 @@
+/* coxswain data verify: every record and checksum of files. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "cli/data.h"
+#include "cli/data_progress.h"
+#include "cli/data_scan.h"
+#include "common/error.h"
+
+struct config {
+    struct coxi_data_input input;
+    bool json;
+};
+
+static const struct coxi_option options[] = {
+    COXI_DATA_JSON(struct config),
+    COXI_DATA_INPUT(struct config),
+};
+
+static const struct coxi_program program = {
+    .name = "coxswain data verify",
+    .usage = "[options] FILE...",
+    .summary =
+        "Checks every record of files, and every checksum that they have. Prints each "
+        "bad\nplace as FILE:OFFSET: REASON, and exits 1 if there is any. For example:\n"
+        "  coxswain data verify part-*.recordio\n"
+        "  coxswain data verify --json --format criteo day-0.gz",
+    .prefix = "COX_DATA",
+    .mixed = true,
+    .options = options,
+    .n_options = sizeof(options) / sizeof(*options),
+};
+
+/* What was found. */
+struct findings {
+    struct coxi_progress progress;
+    bool json;
+    uint64_t bad;       /* places, of all files */
+    const char *file;   /* at hand */
+    json_t *bad_places; /* of it; NULL unless `json` */
+};
+
+static void on_bad(void *arg, uint64_t offset, const char *reason)
+{
+    struct findings *findings = arg;
+    findings->bad++;
+    if (findings->json) {
+        (void)json_array_append_new(
+            findings->bad_places,
+            json_pack("{s:I, s:s}", "offset", (json_int_t)offset, "reason", reason));
+        return;
+    }
+    coxi_progress_clear(&findings->progress);
+    (void)printf("%s:%" PRIu64 ": %s\n", findings->file, offset, reason);
+}
+
+/* An error that ends the file's reading: its text has file and offset. */
+static void on_end(struct findings *findings)
+{
+    findings->bad++;
+    if (findings->json) {
+        (void)json_array_append_new(findings->bad_places,
+                                    json_pack("{s:s}", "reason", coxi_error_text()));
+        return;
+    }
+    coxi_progress_clear(&findings->progress);
+    (void)printf("%s\n", coxi_error_text());
+}
+
+static bool is_damage(int r)
+{
+    return r == COX_EFORMAT || r == COX_ECHECKSUM || r == COX_ELIMIT;
+}
+
+static void print_file(const struct findings *findings, uint64_t records,
+                       uint64_t bytes, uint64_t bad)
+{
+    if (bad == 0) {
+        (void)printf("%s: %" PRIu64 " record%s in %" PRIu64 " bytes, all whole\n",
+                     findings->file, records, coxi_s(records), bytes);
+    } else {
+        (void)printf("%s: %" PRIu64 " bad place%s, %" PRIu64 " other record%s\n",
+                     findings->file, bad, coxi_s(bad), records, coxi_s(records));
+    }
+}
+
+static int verify(const char *file, const struct config *config,
+                  struct findings *findings, uint64_t *ret_records, uint64_t *ret_bytes)
+{
+    struct coxi_data_scan scan;
+    uint64_t records = 0;
+    int r = coxi_data_scan_open(file, &config->input, COXI_DATA_DECODED, &scan);
+    scan.bad.leaves_out = true;
+    scan.bad.on_left_out = on_bad;
+    scan.bad.arg = findings;
+    while (r == 0 && (r = coxi_data_scan_next(&scan, 1024)) == 0) {
+        records += scan.rows.n;
+        coxi_progress_show(&findings->progress,
+                           findings->progress.done + coxi_data_scan_at(&scan));
+    }
+    if (is_damage(r)) {
+        on_end(findings);
+        r = COX_EEOF;
+    }
+    *ret_records = records;
+    *ret_bytes = scan.bytes;
+    findings->progress.done += scan.bytes;
+    coxi_data_scan_close(&scan);
+    return r == COX_EEOF ? 0 : r;
+}
+
+static int verify_files(const struct config *config, char *const *files, size_t n,
+                        uint64_t *ret_bad)
+{
+    struct findings findings = {.json = config->json};
+    json_t *list = json_array();
+    int r = 0;
+    coxi_progress_begin(&findings.progress, "verifying", coxi_progress_bytes(files, n));
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        uint64_t before = findings.bad;
+        uint64_t records = 0;
+        uint64_t bytes = 0;
+        findings.file = files[i];
+        findings.bad_places = json_array();
+        r = verify(files[i], config, &findings, &records, &bytes);
+        coxi_progress_clear(&findings.progress);
+        if (r == 0 && !config->json) {
+            print_file(&findings, records, bytes, findings.bad - before);
+        }
+        (void)json_array_append_new(
+            list, json_pack("{s:s, s:I, s:I, s:o}", "file", files[i], "records",
+                            (json_int_t)records, "bytes", (json_int_t)bytes, "bad",
+                            findings.bad_places));
+    }
+    if (r == 0 && config->json) {
+        (void)coxi_data_print(json_pack("{s:O}", "files", list));
+    }
+    json_decref(list);
+    *ret_bad = findings.bad;
+    return r;
+}
+
+int coxi_data_verify(int argc, char **argv)
+{
+    struct config config = {0};
+    char **files;
+    size_t n;
+    uint64_t bad = 0;
+    int code;
+    if (!coxi_data_begin(&program, argc, argv, &config, 1, &files, &n, &code)) {
+        return code;
+    }
+    int r = coxi_data_input_parse(&config.input);
+    r = r == 0 ? verify_files(&config, files, n, &bad) : r;
+    coxi_data_input_fini(&config.input);
+    if (r == 0 && bad > 0) {
+        r = coxi_error(COX_EFORMAT, "%" PRIu64 " bad place%s", bad, coxi_s(bad));
+    }
+    return coxi_data_exit(&program, r);
+}
