@@ -157,6 +157,16 @@ TEST(closures_count_once_over_links_that_pass_single_bytes)
 
 /* ---- and if the worker dials */
 
+TEST(a_worker_that_dials_counts_once_over_links_that_are_cut)
+{
+    count(RELAY_TRUNCATE, true);
+}
+
+TEST(a_worker_that_dials_counts_once_over_links_that_repeat_bytes)
+{
+    count(RELAY_DUPLICATE, true);
+}
+
 TEST(a_worker_that_dials_counts_once_over_links_that_fall_silent)
 {
     count(RELAY_HALF_OPEN, true);
