@@ -16,7 +16,7 @@
 #include "net/key.h"
 #include "tests/test.h"
 
-enum { ARGUMENTS_MAX = 32, PROGRAMS_MAX = 256 };
+enum { ARGUMENTS_MAX = 32, VARIABLES_MAX = 512, PROGRAMS_MAX = 256 };
 
 /* Running programs: they are ended with the test, before its directory is removed. */
 static pid_t running[PROGRAMS_MAX];
@@ -43,56 +43,90 @@ static void set_running(pid_t from, pid_t to)
     }
 }
 
-/* Files that a killed daemon leaves are removed with the test. */
-static void set_tmpdir(void)
+/* What a program is started with. Made before the fork: if the test has threads, its
+ * child must take no memory, because one of them may hold the allocator's lock. */
+struct launch {
+    char path[512];
+    char *argv[ARGUMENTS_MAX + 1];
+    char *environment[VARIABLES_MAX + 1];
+    char tmpdir[512];
+};
+
+/* Sets "NAME=value"; `n`: how many there are. */
+static size_t set_variable(struct launch *launch, size_t n, char *variable)
 {
+    size_t len = strcspn(variable, "=") + 1;
+    size_t i = 0;
+    while (i < n && strncmp(launch->environment[i], variable, len) != 0) {
+        i++;
+    }
+    assert_true(i < VARIABLES_MAX);
+    launch->environment[i] = variable;
+    return i < n ? n : n + 1;
+}
+
+static void set_environment(struct launch *launch)
+{
+    static char ps_user[] = "COX_PS_USER=root";
+    static char worker_user[] = "COX_WORKER_USER=root";
     const char *tmp = getenv("TMPDIR");
+    size_t n = 0;
+    while (environ[n] != NULL) {
+        assert_true(n < VARIABLES_MAX);
+        launch->environment[n] = environ[n];
+        n++;
+    }
+    /* Files that a killed daemon leaves are removed with the test. */
     if (tmp == NULL || strncmp(tmp, coxi_test_dir(), strlen(coxi_test_dir())) != 0) {
-        (void)setenv("TMPDIR", coxi_test_dir(), 1);
+        (void)snprintf(launch->tmpdir, sizeof(launch->tmpdir), "TMPDIR=%s",
+                       coxi_test_dir());
+        n = set_variable(launch, n, launch->tmpdir);
+    }
+    /* Tests that root runs are run as root by daemons, too. */
+    if (geteuid() == 0 && getenv("COX_PS_USER") == NULL) {
+        n = set_variable(launch, n, ps_user);
+    }
+    if (geteuid() == 0 && getenv("COX_WORKER_USER") == NULL) {
+        (void)set_variable(launch, n, worker_user);
     }
 }
 
-/* Tests that root runs are run as root by daemons, too. */
-static void set_user(void)
+static void prepare(struct launch *launch, const char *const *argv)
 {
-    if (geteuid() == 0) {
-        (void)setenv("COX_PS_USER", "root", 0);
-        (void)setenv("COX_WORKER_USER", "root", 0);
+    size_t n = 0;
+    while (argv[n] != NULL) {
+        n++;
     }
+    assert_true(n <= ARGUMENTS_MAX);
+    memcpy(launch->argv, argv, n * sizeof(*argv));
+    (void)snprintf(launch->path, sizeof(launch->path), "%s%s%s",
+                   strchr(argv[0], '/') != NULL ? "" : coxi_test_bin(),
+                   strchr(argv[0], '/') != NULL ? "" : "/", argv[0]);
+    set_environment(launch);
 }
 
-static void exec_program(const char *path, const char *const *argv, int fd,
-                         pid_t parent)
+static void exec_program(const struct launch *launch, int fd, pid_t parent)
 {
-    char *copies[ARGUMENTS_MAX + 1] = {NULL};
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent || dup2(fd, 1) < 0 || dup2(fd, 2) < 0) {
-        _exit(127);
+    if (getppid() == parent && dup2(fd, 1) >= 0 && dup2(fd, 2) >= 0) {
+        (void)execve(launch->path, launch->argv, launch->environment);
     }
-    set_tmpdir();
-    set_user();
-    for (int i = 0; i < ARGUMENTS_MAX && argv[i] != NULL; i++) {
-        copies[i] = strdup(argv[i]);
-    }
-    (void)execv(path, copies);
     _exit(127);
 }
 
 void program_start(struct program *program, const char *const *argv)
 {
     static int n_programs;
-    char path[512];
+    struct launch launch = {0};
     pid_t parent = getpid();
     (void)snprintf(program->output, sizeof(program->output), "output-%d", n_programs++);
-    (void)snprintf(path, sizeof(path), "%s%s%s",
-                   strchr(argv[0], '/') != NULL ? "" : coxi_test_bin(),
-                   strchr(argv[0], '/') != NULL ? "" : "/", argv[0]);
+    prepare(&launch, argv);
     int fd = open(coxi_test_path(program->output),
                   O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
     assert_true(fd >= 0);
     program->pid = fork();
     if (program->pid == 0) {
-        exec_program(path, argv, fd, parent);
+        exec_program(&launch, fd, parent);
     }
     assert_true(program->pid > 0);
     (void)close(fd);

@@ -17,7 +17,7 @@ static void open_late(struct scene *scene, struct cox_options *options)
         size_t len = strlen(json);
         daemon_start(&scene->ps[i], "coxswain-ps", i, "tcp://127.0.0.1:0", address);
         (void)snprintf(json + len, sizeof(json) - len, "%s\"%s\"", i > 0 ? ", " : "",
-                       address);
+                       faulty_link(&scene->links, FAULTY_PS, address));
     }
     assert_true(strlen(json) + 3 < sizeof(json));
     assert_code(0, cox_cluster_parse(strcat(json, "]}"), &cluster));
@@ -28,6 +28,8 @@ static void open_late(struct scene *scene, struct cox_options *options)
     options->listen = url;
     assert_code(0, cox_open(cluster, options, &scene->crew.c));
     cox_cluster_free(cluster);
+    scene->dialled =
+        faulty_link(&scene->links, FAULTY_WORKER, cox_listen_address(scene->crew.c));
     assert_code(0, cox_module_load(scene->crew.c, coxi_test_module("conformance"),
                                    &scene->crew.module));
 }
@@ -39,6 +41,7 @@ void scene_open_with(struct scene *scene, const struct setup *setup,
     scene->setup = *setup;
     options->queue_max = setup->queue_max;
     options->prefetch = SCENE_HANDS - 1;
+    faulty_begin(&scene->links, options);
     if (setup->late) {
         open_late(scene, options);
     } else {
@@ -54,10 +57,9 @@ void scene_open_with(struct scene *scene, const struct setup *setup,
 struct program *scene_start_worker(struct scene *scene, const char *name)
 {
     struct program *worker = &scene->workers[scene->n_started++];
-    const char *address = cox_listen_address(scene->crew.c);
     assert_true(scene->n_started <= SCENE_WORKERS_MAX);
-    program_start(worker, (const char *const[]){"coxswain-worker", "--client", address,
-                                                "--name", name, NULL});
+    program_start(worker, (const char *const[]){"coxswain-worker", "--client",
+                                                scene->dialled, "--name", name, NULL});
     return worker;
 }
 
@@ -81,6 +83,7 @@ void scene_close(struct scene *scene)
 {
     if (!scene->setup.late) {
         crew_close(&scene->crew);
+        faulty_end(&scene->links);
         return;
     }
     assert_code(0, cox_close(scene->crew.c, 5000));
@@ -97,6 +100,7 @@ void scene_close(struct scene *scene)
         program_kill(&scene->ps[i], SIGTERM);
         assert_int_equal(128 + SIGTERM, program_wait(&scene->ps[i]));
     }
+    faulty_end(&scene->links);
 }
 
 /* ---- closures */
@@ -176,10 +180,23 @@ void scene_assert_count(struct scene *scene, int64_t n)
     }
 }
 
+/* While a ps is out of reach nothing is settled. So if links are faulty, lets every ps
+ * answer once more; until the answers have come, nothing may cut their connections. */
+static void reach_ps(struct scene *scene)
+{
+    for (int i = 0; i < scene->setup.n_ps && faulty_rest(&scene->links, true); i++) {
+        (void)crew_read(&scene->crew, scene->counters[i]);
+    }
+}
+
 void scene_assert_settled(struct scene *scene, bool settled)
 {
+    if (settled) {
+        reach_ps(scene);
+    }
     assert_code(settled ? 1 : 0, cox_done(scene->crew.c));
     assert_code(settled ? 0 : COX_ETIMEDOUT, cox_join(scene->crew.c, 0));
+    (void)faulty_rest(&scene->links, false);
 }
 
 void scene_assert_usable(struct scene *scene, int64_t before, int n)

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "tests/conformance/faulty.h"
 #include "tests/coordinator/crew.h"
 #include "tests/program.h"
 #include "tests/test.h"
@@ -25,6 +26,8 @@ struct scene {
     struct program ps[SCENE_PS_MAX]; /* only if workers are late, like the next field */
     struct program workers[SCENE_WORKERS_MAX];
     int n_started;
+    const char *dialled; /* the address that late workers dial */
+    struct faulty links;
     struct cox_variable *counters[SCENE_PS_MAX]; /* c0 on ps 0, ... */
 };
 

@@ -13,7 +13,7 @@ trap 'rm -rf "$dir"' EXIT
 # this folder's scripts.
 "$ctest" --test-dir "$build" -N -R '^conformance/' |
     sed -n 's,^ *Test *#[0-9]*: \(conformance/.*\),\1,p' |
-    grep -v -e '^conformance/table[.]' -e '^conformance/rules[.]' | sort >"$dir/all"
+    grep -v -E '^conformance/(attacks|rules|table)[.]' | sort >"$dir/all"
 
 # The tests that must be registered: each test of the table, once for each set-up.
 sed -n 's/^| .* | `\(.*\)` |$/\1/p' "$table" | sort >"$dir/table"

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "common/rand.h"
@@ -28,16 +29,28 @@ struct way {
     struct relay *relay;
     int from;
     int to;
-    size_t at; /* the fault happens behind this many bytes */
+    uint64_t rng;
+    size_t at; /* the next fault happens behind this many bytes */
     pthread_t thread;
+};
+
+/* Where a socket listens. */
+struct place {
+    union {
+        struct sockaddr any;
+        struct sockaddr_in tcp;
+        struct sockaddr_un ipc;
+    } u;
+    socklen_t len;
 };
 
 struct relay {
     int fd;
-    struct sockaddr_in daemon;
-    char url[64];
-    enum relay_fault fault;
+    struct place daemon;
+    char url[300];
+    struct relay_plan plan;
     uint64_t rng;
+    atomic_bool rests;
     atomic_int n_left;
     atomic_int n_happened;
     pthread_t thread;
@@ -80,7 +93,7 @@ static void swallow(int fd)
 /* False: the connection ends. */
 static bool pass_badly(const struct way *way, uint8_t *bytes, size_t len)
 {
-    switch (way->relay->fault) {
+    switch (way->relay->plan.fault) {
     case RELAY_CUT:
         return false;
     case RELAY_TRUNCATE:
@@ -108,7 +121,7 @@ static bool pass_badly(const struct way *way, uint8_t *bytes, size_t len)
 /* Takes one of the faults that are to happen. */
 static bool take_fault(struct relay *relay)
 {
-    if (atomic_fetch_sub(&relay->n_left, 1) <= 0) {
+    if (atomic_load(&relay->rests) || atomic_fetch_sub(&relay->n_left, 1) <= 0) {
         return false;
     }
     atomic_fetch_add(&relay->n_happened, 1);
@@ -120,14 +133,15 @@ static void *pass_on(void *arg)
     struct way *way = arg;
     uint8_t bytes[CHUNK];
     size_t passed = 0;
-    bool done = false;
     bool good = true;
     ssize_t n = 0;
     while (good && (n = recv(way->from, bytes, sizeof(bytes), 0)) > 0) {
         size_t len = (size_t)n;
-        bool now = !done && passed + len > way->at;
-        done = done || now;
+        bool now = passed + len > way->at;
         passed += len;
+        if (now) {
+            way->at = passed + coxi_rand(&way->rng) % way->relay->plan.spread;
+        }
         good = now && take_fault(way->relay) ? pass_badly(way, bytes, len)
                                              : send_all(way->to, bytes, len);
     }
@@ -139,10 +153,9 @@ static void *pass_on(void *arg)
 static struct way *add_way(struct relay *relay, int from, int to)
 {
     struct way *way = calloc(1, sizeof(*way));
-    *way = (struct way){.relay = relay,
-                        .from = from,
-                        .to = to,
-                        .at = EARLIEST + coxi_rand(&relay->rng) % SPREAD};
+    *way = (struct way){
+        .relay = relay, .from = from, .to = to, .rng = coxi_rand(&relay->rng)};
+    way->at = relay->plan.earliest + coxi_rand(&way->rng) % relay->plan.spread;
     relay->ways[relay->n_ways++] = way;
     return way;
 }
@@ -150,14 +163,19 @@ static struct way *add_way(struct relay *relay, int from, int to)
 static void take_in(struct relay *relay, int near)
 {
     const int yes = 1;
-    int far = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const struct place *daemon = &relay->daemon;
+    int far = socket(daemon->u.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (far < 0) {
+        (void)close(near);
+        return;
+    }
     if (relay->n_ways + 2 > WAYS_MAX ||
-        connect(far, (const struct sockaddr *)&relay->daemon, sizeof(relay->daemon)) !=
-            0) {
+        connect(far, &daemon->u.any, daemon->len) != 0) {
         (void)close(far);
         (void)close(near);
         return;
     }
+    /* these fail for ipc, which does not wait for more either */
     (void)setsockopt(near, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
     (void)setsockopt(far, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
     struct way *there = add_way(relay, near, far);
@@ -176,28 +194,64 @@ static void *accept_all(void *arg)
     return NULL;
 }
 
-struct relay *relay_open(const char *url, enum relay_fault fault, uint64_t seed,
-                         int n_faults)
+static struct place place_tcp(unsigned port)
 {
+    struct place place = {.len = sizeof(struct sockaddr_in)};
+    place.u.tcp.sin_family = AF_INET;
+    place.u.tcp.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    place.u.tcp.sin_port = htons((uint16_t)port);
+    return place;
+}
+
+static struct place place_ipc(const char *path)
+{
+    struct place place = {.len = sizeof(struct sockaddr_un)};
+    place.u.ipc.sun_family = AF_UNIX;
+    assert_true(strlen(path) < sizeof(place.u.ipc.sun_path));
+    (void)strcpy(place.u.ipc.sun_path, path);
+    return place;
+}
+
+/* Binds and listens; writes relay->url. */
+static void listen_at(struct relay *relay, struct place place, const char *path)
+{
+    relay->fd = socket(place.u.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(relay->fd >= 0);
+    assert_int_equal(0, bind(relay->fd, &place.u.any, place.len));
+    assert_int_equal(0, listen(relay->fd, 64));
+    assert_int_equal(0, getsockname(relay->fd, &place.u.any, &place.len));
+    if (path != NULL) {
+        (void)snprintf(relay->url, sizeof(relay->url), "ipc://%s", path);
+    } else {
+        (void)snprintf(relay->url, sizeof(relay->url), "tcp://127.0.0.1:%u",
+                       (unsigned)ntohs(place.u.tcp.sin_port));
+    }
+}
+
+struct relay *relay_open(const char *url, const struct relay_plan *plan)
+{
+    static atomic_int n_opened;
     struct relay *relay = calloc(1, sizeof(*relay));
-    struct sockaddr_in own = {.sin_family = AF_INET,
-                              .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    socklen_t len = sizeof(own);
     unsigned port = 0;
     assert_non_null(relay);
-    assert_int_equal(1, sscanf(url, "tcp://127.0.0.1:%u", &port));
-    relay->daemon = own;
-    relay->daemon.sin_port = htons((uint16_t)port);
-    relay->fault = fault;
-    relay->rng = seed;
-    atomic_init(&relay->n_left, n_faults);
-    relay->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(0, bind(relay->fd, (struct sockaddr *)&own, sizeof(own)));
-    assert_int_equal(0, listen(relay->fd, 64));
-    assert_int_equal(0, getsockname(relay->fd, (struct sockaddr *)&own, &len));
-    (void)snprintf(relay->url, sizeof(relay->url), "tcp://127.0.0.1:%u",
-                   (unsigned)ntohs(own.sin_port));
-    print_message("relay: fault %d, seed %llu\n", (int)fault, (unsigned long long)seed);
+    relay->plan = *plan;
+    relay->plan.earliest = plan->spread != 0 ? plan->earliest : EARLIEST;
+    relay->plan.spread = plan->spread != 0 ? plan->spread : SPREAD;
+    relay->rng = plan->seed;
+    atomic_init(&relay->n_left, plan->n_faults);
+    if (strncmp(url, "ipc://", 6) == 0) {
+        char name[32];
+        (void)snprintf(name, sizeof(name), "relay-%d", atomic_fetch_add(&n_opened, 1));
+        const char *path = coxi_test_path(name);
+        relay->daemon = place_ipc(url + 6);
+        listen_at(relay, place_ipc(path), path);
+    } else {
+        assert_int_equal(1, sscanf(url, "tcp://127.0.0.1:%u", &port));
+        relay->daemon = place_tcp(port);
+        listen_at(relay, place_tcp(0), NULL);
+    }
+    print_message("relay: fault %d, seed %llu\n", (int)plan->fault,
+                  (unsigned long long)plan->seed);
     assert_code(0, coxi_thread_start(&relay->thread, "relay", accept_all, relay));
     return relay;
 }
@@ -210,6 +264,11 @@ const char *relay_url(const struct relay *relay)
 int relay_n_happened(struct relay *relay)
 {
     return atomic_load(&relay->n_happened);
+}
+
+void relay_rest(struct relay *relay, bool rests)
+{
+    atomic_store(&relay->rests, rests);
 }
 
 void relay_close(struct relay *relay)
