@@ -157,13 +157,14 @@ struct coxi_closure {
     struct coxi_mishaps mishaps;
     struct coxi_effect effect;
     struct coxi_older older;
+    /* It has, or had, a task of a data set, which tells of its errors. Here, because
+     * there is a gap: closures in the queue are many. */
+    bool quiet;
 
     /* The worker that has its inputs, and on which alone it may then run; or NULL. */
     struct coxi_seat *home;
     /* It no longer waits for the worker that has its inputs. */
     bool roams;
-    /* It has, or had, a task of a data set, which tells of its errors. */
-    bool quiet;
     /* cox_future_fetch: it has no step, and is done as soon as its only input is at the
      * client. */
     bool fetches;
