@@ -16,6 +16,8 @@
 static const struct coxi_command commands[] = {
     {"head", coxi_data_head, "print the first records of files"},
     {"count", coxi_data_count, "count records, labels and features"},
+    {"index", coxi_data_index, "write where records begin, beside files"},
+    {"convert", coxi_data_convert, "copy records to a file of another format"},
     {"generate", coxi_data_generate, "make files with a planted model"},
     {"verify", coxi_data_verify, "check every record and checksum"},
 };

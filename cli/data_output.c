@@ -5,6 +5,8 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -12,6 +14,7 @@
 #include "common/error.h"
 #include "common/file.h"
 #include "coxswain/batch.h"
+#include "data/codec.h"
 #include "data/format_tfrecord.h"
 #include "data/recordio_write.h"
 #include "data/stream.h"
@@ -129,6 +132,21 @@ int coxi_data_output_add(struct coxi_data_output *output, const void *record,
     return r == 0 && output->buffer.len >= BUFFER ? flush(output) : r;
 }
 
+int coxi_data_output_copy(struct coxi_data_output *output,
+                          const struct coxi_data_scan *scan, size_t i)
+{
+    const struct cox_bytes *record = &scan->rows.bytes[i];
+    bool is_lines = output->format == COX_TEXT;
+    /* within quotes of CSV, newlines are its own */
+    if (is_lines && coxi_data_guess_format(output->path) != COX_CSV &&
+        record->len > 0 && memchr(record->data, '\n', record->len) != NULL) {
+        return coxi_error(COX_EFORMAT,
+                          "%s:%llu: the record has a newline, so it is no line",
+                          scan->source.name, (unsigned long long)scan->rows.offsets[i]);
+    }
+    return coxi_data_output_add(output, record->data, record->len);
+}
+
 static int finish_part(struct coxi_data_output *output)
 {
     int r = flush(output);
@@ -174,4 +192,37 @@ void coxi_data_output_abandon(struct coxi_data_output *output)
         (void)unlink(output->part);
     }
     output_free(output);
+}
+
+/* ---- options */
+
+uint32_t coxi_data_codec(const char *name)
+{
+    return strcmp(name, "gzip") == 0     ? COXI_CODEC_GZIP
+           : strcmp(name, "snappy") == 0 ? COXI_CODEC_SNAPPY
+                                         : COXI_CODEC_NONE;
+}
+
+uint32_t coxi_data_output_format(const char *path, const char *option)
+{
+    uint32_t guess = coxi_data_guess_format(path);
+    if (option == NULL) {
+        return coxi_data_is_lines(guess) ? COX_TEXT : guess;
+    }
+    return strcmp(option, "recordio") == 0   ? COX_RECORDIO
+           : strcmp(option, "tfrecord") == 0 ? COX_TFRECORD
+                                             : COX_TEXT;
+}
+
+int coxi_data_output_check(const char *path, char *const *files, size_t n)
+{
+    struct stat out;
+    struct stat in;
+    for (size_t i = 0; stat(path, &out) == 0 && i < n; i++) {
+        if (stat(files[i], &in) == 0 && in.st_dev == out.st_dev &&
+            in.st_ino == out.st_ino) {
+            return coxi_error(COX_EINVAL, "%s is read and written", path);
+        }
+    }
+    return 0;
 }

@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cli/data_scan.h"
+
 struct coxi_data_output;
 
 /* `format`: COX_RECORDIO, COX_TFRECORD, or COX_TEXT for lines of any kind. `codec` (enum
@@ -22,10 +24,33 @@ int coxi_data_output_open(const char *path, uint32_t format, uint32_t codec,
 int coxi_data_output_add(struct coxi_data_output *output, const void *record,
                          size_t len);
 
+/* Adds record `i` of those at hand. COX_EFORMAT: it has a newline, and the output has
+ * lines; the text has file and offset. */
+int coxi_data_output_copy(struct coxi_data_output *output,
+                          const struct coxi_data_scan *scan, size_t i);
+
 /* Gives the file its name; frees the output in any case. Takes NULL. */
 int coxi_data_output_finish(struct coxi_data_output *output);
 
 /* Removes the part; takes NULL. */
 void coxi_data_output_abandon(struct coxi_data_output *output);
+
+/* ---- options */
+
+#define COXI_DATA_CODEC(config)                                                        \
+    {.name = "codec",                                                                  \
+     .type = COXI_OPTION_CHOICE,                                                       \
+     .offset = offsetof(config, codec),                                                \
+     .choices = "none|gzip|snappy",                                                    \
+     .fallback = "none",                                                               \
+     .help = "how RecordIO's chunks are compressed"}
+
+uint32_t coxi_data_codec(const char *name); /* enum coxi_codec */
+
+/* The format of an output by option (NULL, or recordio|tfrecord|lines) or name. */
+uint32_t coxi_data_output_format(const char *path, const char *option);
+
+/* COX_EINVAL: the output is one of the inputs. */
+int coxi_data_output_check(const char *path, char *const *files, size_t n);
 
 #endif

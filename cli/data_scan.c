@@ -128,7 +128,7 @@ static bool has_end(const char *name, const char *end)
     return len > n && memcmp(name + len - n, end, n) == 0;
 }
 
-static uint32_t guess_format(const char *file)
+uint32_t coxi_data_guess_format(const char *file)
 {
     for (size_t i = 0; i < sizeof(ends) / sizeof(*ends); i++) {
         if (has_end(file, ends[i].end)) {
@@ -177,8 +177,8 @@ int coxi_data_decoding(const struct coxi_data_input *input, const char *file,
                               .buckets = (uint64_t)input->buckets,
                               .header = input->header};
     int r = 0;
-    d.format =
-        input->format != NULL ? format_number(input->format) : guess_format(file);
+    d.format = input->format != NULL ? format_number(input->format)
+                                     : coxi_data_guess_format(file);
     if (d.format == 0) {
         return coxi_error(COX_EINVAL,
                           "%s: its name does not tell the format; say "

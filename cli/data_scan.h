@@ -65,6 +65,9 @@ void coxi_data_input_fini(struct coxi_data_input *input);
 int coxi_data_decoding(const struct coxi_data_input *input, const char *file,
                        struct coxi_decoding *ret);
 
+/* The format that the name's end tells; 0: none. */
+uint32_t coxi_data_guess_format(const char *file);
+
 /* True: the records of the format are lines. */
 bool coxi_data_is_lines(uint32_t format);
 

@@ -76,8 +76,8 @@ static int texts_record(void *model, uint64_t *rng, struct coxi_buffer *line)
 static json_t *texts_quality(const void *model)
 {
     const struct texts *texts = model;
-    json_int_t vocabulary =
-        (json_int_t)(KINDS * KINDS + 2 * KINDS * CONTEXT + texts->common);
+    json_int_t vocabulary = (json_int_t)texts->common;
+    vocabulary += KINDS * KINDS + 2 * KINDS * CONTEXT;
     return json_pack("{s:I, s:I, s:i, s:s, s:f}", "words", (json_int_t)texts->words,
                      "vocabulary", vocabulary, "kinds", (int)KINDS, "analogies",
                      "aIbJ - aIbM + aLbM = aLbJ for I, J, L, M below `kinds`",

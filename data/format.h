@@ -20,8 +20,9 @@ struct coxi_parser {
     uint64_t begin; /* not 0: the task's first record must be looked for (sync) */
     uint64_t end;   /* UINT64_MAX: the file's */
     struct coxi_bad_records *bad;
-    void *state;   /* the format's own */
-    void *content; /* of content.h; NULL: raw */
+    uint64_t frame; /* where the frame of the last record begins (data/frames.h) */
+    void *state;    /* the format's own */
+    void *content;  /* of content.h; NULL: raw */
 };
 
 struct coxi_format {

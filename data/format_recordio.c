@@ -96,6 +96,7 @@ static void recordio_close(struct coxi_parser *parser)
     coxi_content_close(parser);
     if (file != NULL) {
         coxi_block_unref(parser->stream->pool, file->decoded);
+        coxi_frames_fini(&file->frames);
         free(file);
     }
 }

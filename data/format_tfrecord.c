@@ -68,6 +68,9 @@ static int tfrecord_open(struct coxi_parser *parser)
 static void tfrecord_close(struct coxi_parser *parser)
 {
     coxi_content_close(parser);
+    if (parser->state != NULL) {
+        coxi_frames_fini(parser->state);
+    }
     free(parser->state);
 }
 
@@ -105,6 +108,7 @@ static int tfrecord_parse(struct coxi_parser *parser, struct coxi_rows *rows, si
         }
         if (r == 0) {
             const struct cox_bytes record = {frame.payload, frame.len};
+            parser->frame = frame.offset;
             r = coxi_content_add(parser, rows, frame.offset, &record, frame.block);
         }
     }

@@ -143,11 +143,93 @@ static int find(struct coxi_frames *frames, uint64_t from, uint64_t limit,
     return r;
 }
 
+/* ---- the index */
+
+/* *ret: the length that the head at `at` tells; 0: it is not plausible. */
+static int plausible_at(const struct coxi_frames *frames, uint64_t at, uint64_t *ret)
+{
+    uint8_t head[HEAD_MAX];
+    uint64_t bytes = frames->parser->stream->bytes;
+    *ret = 0;
+    if (at >= bytes || bytes - at < frames->kind->head) {
+        return 0;
+    }
+    int r = read_at(frames, at, head, frames->kind->head);
+    *ret = r == 0 ? frame_bytes(frames, head, bytes - at) : 0;
+    return r;
+}
+
+/* The file's index, if it has one; looks for it once. */
+static int index_of(struct coxi_frames *frames, struct coxi_index **ret)
+{
+    int r = 0;
+    if (!frames->looked) {
+        r = coxi_index_open(frames->parser->stream->source, &frames->index);
+        frames->looked = r == 0;
+    }
+    *ret = frames->index;
+    return r;
+}
+
+void coxi_frames_fini(struct coxi_frames *frames)
+{
+    coxi_index_close(frames->index);
+    frames->index = NULL;
+}
+
+/* Goes from boundary to boundary. *at: the next one; a head that is not plausible, or
+ * leads past an entry, is damaged, so the next one is the entry. */
+static int step(const struct coxi_frames *frames, const struct coxi_index *index,
+                uint64_t *at)
+{
+    uint64_t entry;
+    uint64_t next;
+    uint64_t bytes = 0;
+    int r = coxi_index_find(index, *at, &entry, &next);
+    r = r == 0 ? plausible_at(frames, *at, &bytes) : r;
+    if (r == 0) {
+        *at = bytes > 0 && bytes <= next - *at ? *at + bytes : next;
+    }
+    return r;
+}
+
+/* The first boundary in [from, limit), by the index; if `whole`, the first one with a
+ * frame whose checksum holds. NOWHERE: there is none. */
+static int walk(struct coxi_frames *frames, const struct coxi_index *index,
+                uint64_t from, uint64_t limit, bool whole, uint64_t *ret)
+{
+    uint64_t at;
+    uint64_t next;
+    uint64_t bytes = frames->parser->stream->bytes;
+    uint64_t most = limit < bytes ? limit : bytes;
+    int r = coxi_index_find(index, from, &at, &next);
+    *ret = NOWHERE;
+    while (r == 0 && at < most) {
+        uint64_t len = 1;
+        if (at >= from && whole) {
+            r = frame_at(frames, at, &len);
+        }
+        if (r == 0 && at >= from && len > 0) {
+            *ret = at;
+            break;
+        }
+        r = r == 0 ? coxi_stream_cancelled(frames->parser->stream) : r;
+        r = r == 0 ? step(frames, index, &at) : r;
+    }
+    return r;
+}
+
 int coxi_frames_sync(struct coxi_frames *frames)
 {
     struct coxi_parser *parser = frames->parser;
+    struct coxi_index *index;
     uint64_t place;
-    int r = find(frames, parser->begin, parser->end, &place);
+    int r = index_of(frames, &index);
+    if (r == 0) {
+        r = index != NULL
+                ? walk(frames, index, parser->begin, parser->end, true, &place)
+                : find(frames, parser->begin, parser->end, &place);
+    }
     if (r == 0 && place != NOWHERE) {
         coxi_stream_seek(parser->stream, place);
         return 0;
@@ -180,18 +262,13 @@ static int refuse_nested(struct coxi_frames *frames, uint64_t from, uint64_t lim
     return r;
 }
 
-/* *ret: the length that the head at `at` tells; 0: it is not plausible. */
-static int plausible_at(const struct coxi_frames *frames, uint64_t at, uint64_t *ret)
+static int pass_to(struct coxi_frames *frames, uint64_t next)
 {
-    uint8_t head[HEAD_MAX];
-    uint64_t bytes = frames->parser->stream->bytes;
-    *ret = 0;
-    if (at >= bytes || bytes - at < frames->kind->head) {
-        return 0;
+    frames->ended = next == NOWHERE;
+    if (!frames->ended) {
+        coxi_stream_seek(frames->parser->stream, next);
     }
-    int r = read_at(frames, at, head, frames->kind->head);
-    *ret = r == 0 ? frame_bytes(frames, head, bytes - at) : 0;
-    return r;
+    return 0;
 }
 
 /* Moves behind the damaged frame at the stream's place: by its length if a frame follows
@@ -203,20 +280,19 @@ static int pass_damage(struct coxi_frames *frames, const struct damage *damage)
     uint64_t at = stream->offset;
     uint64_t next = at + damage->bytes;
     uint64_t following = 0;
-    int r = damage->bytes > 0 ? plausible_at(frames, next, &following) : 0;
+    struct coxi_index *index;
+    int r = index_of(frames, &index);
+    if (r == 0 && index != NULL) {
+        r = walk(frames, index, at + 1, UINT64_MAX, false, &next);
+        return r == 0 ? pass_to(frames, next) : r;
+    }
+    r = r == 0 && damage->bytes > 0 ? plausible_at(frames, next, &following) : r;
     if (r == 0 && damage->bytes > 0 && (following > 0 || next == stream->bytes)) {
         r = refuse_nested(frames, at + 1, next);
     } else if (r == 0) {
         r = find(frames, at + 1, parser->end, &next);
     }
-    if (r != 0) {
-        return r;
-    }
-    frames->ended = next == NOWHERE;
-    if (!frames->ended) {
-        coxi_stream_seek(stream, next);
-    }
-    return 0;
+    return r == 0 ? pass_to(frames, next) : r;
 }
 
 /* A bad record at the stream's place. 0: the walk goes on. */
@@ -323,7 +399,9 @@ static int verify_end(struct coxi_frames *frames)
     uint64_t at = parser->stream->offset;
     struct damage damage = {0};
     uint64_t len = 0;
-    int r = refuse_nested(frames, parser->end, at);
+    struct coxi_index *index;
+    int r = index_of(frames, &index);
+    r = r == 0 && index == NULL ? refuse_nested(frames, parser->end, at) : r;
     if (r == 0 && at < parser->stream->bytes) {
         r = frame_at(frames, at, &len);
         if (r == 0 && len == 0) {
@@ -353,6 +431,9 @@ int coxi_frames_next(struct coxi_frames *frames, struct coxi_frame *ret)
             break;
         }
         r = r == 0 ? take(frames, ret, &damage) : r;
+        if (r == 0 && damage.code == 0) {
+            frames->parser->frame = ret->offset;
+        }
         if (r != 0 || damage.code == 0) {
             return r;
         }

@@ -10,6 +10,9 @@
  * or behind `end` must be the one that the next task finds. By induction from the file's
  * beginning, tasks either agree on all boundaries, or one of them is an error.
  *
+ * If the file has an index (data/index.h), boundaries are those that it leads to, and
+ * payloads may contain such files.
+ *
  * A damaged frame is reported by the task that walks to it; also if it begins where the
  * next task does, because that task does not find it.
  *
@@ -19,6 +22,7 @@
 #define COXI_DATA_FRAMES_H
 
 #include "data/format.h"
+#include "data/index.h"
 
 /* A kind of frames. */
 struct coxi_frame_kind {
@@ -40,8 +44,10 @@ struct coxi_frame_kind {
 struct coxi_frames {
     const struct coxi_frame_kind *kind;
     struct coxi_parser *parser;
-    uint64_t checked; /* bytes of payloads that were read to find boundaries */
-    bool ended;       /* no frame of the task follows, and its end needs no check */
+    uint64_t checked;         /* bytes of payloads that were read to find boundaries */
+    bool looked;              /* for an index */
+    struct coxi_index *index; /* NULL: there is none */
+    bool ended; /* no frame of the task follows, and its end needs no check */
 };
 
 /* A frame in memory, which stays there until the next call. */
@@ -52,6 +58,9 @@ struct coxi_frame {
     size_t len;               /* of the payload */
     struct coxi_block *block; /* has them; hold it to keep them */
 };
+
+/* Closes the index; takes zeros. */
+void coxi_frames_fini(struct coxi_frames *frames);
 
 /* coxi_format.sync. */
 int coxi_frames_sync(struct coxi_frames *frames);

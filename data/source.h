@@ -21,6 +21,8 @@ struct coxi_file_mark {
     uint32_t head_crc; /* crc32 of the first COXI_HEAD_BYTES */
 };
 
+struct coxi_source;
+
 /* The functions of a kind of source. `self` is the kind's own. Errors are COX_EIO or
  * COX_ENOENT, or what the kind adds; their text names the file. */
 struct coxi_source_kind {
@@ -33,6 +35,9 @@ struct coxi_source_kind {
     /* Any thread: reads that wait, and later ones, fail soon with COX_ECANCELLED. NULL:
      * reads do not wait long. */
     void (*cancel)(void *self);
+    /* NULL, or opens the file whose name is this one's with `end` behind it. COX_ENOENT:
+     * there is none. */
+    int (*beside)(void *self, const char *end, struct coxi_source *ret);
     size_t piece; /* bytes that are best read at a time; 0: COXI_PIECE_BYTES */
 };
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -51,8 +52,16 @@ static void path_close(void *self)
     free(path);
 }
 
+static int path_beside(void *self, const char *end, struct coxi_source *ret)
+{
+    const struct path *path = self;
+    char name[PATH_MAX];
+    int r = coxi_path(name, "%s%s", path->name, end);
+    return r == 0 ? coxi_source_open_path(name, ret) : r;
+}
+
 static const struct coxi_source_kind kind = {
-    .read = path_read, .stat = path_stat, .close = path_close};
+    .read = path_read, .stat = path_stat, .close = path_close, .beside = path_beside};
 
 static int open_file(struct path *path, const char *name)
 {
