@@ -187,6 +187,7 @@ struct cox_coordinator {
     struct coxi_closures *closures;   /* closures/closure.h; lives as long as futures */
     struct coxi_registry *registry;   /* variables/registry.h */
     struct cox_dataset *datasets;     /* datasets/dataset.h; guarded by lock */
+    struct coxi_served *served;       /* datasets/serve.h */
 };
 
 /* For a function without a parameter for the coordinator: call it with c->lock held. */

@@ -471,6 +471,8 @@ static int handle(struct coxi_tenant *tenant, struct coxi_peer *peer,
     case COXI_RESOURCE:
     case COXI_RESOURCE_MADE:
     case COXI_REACH:
+    case COXI_FILE_READ:
+    case COXI_FILE_BYTES:
     case COXI_RESOURCE_DROP:
     case COXI_RESULT_DROP:
     case COXI_RESULT_WANT:

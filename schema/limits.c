@@ -77,6 +77,8 @@ static size_t array_bytes(const struct coxi_message *m)
     case COXI_DONE:
         return m->done.n_closures * sizeof(struct coxi_done_head) +
                m->done.n_kept * sizeof(uint32_t);
+    case COXI_FILE_READ:
+        return FILE_MAX;
     case COXI_SNAPSHOT_DONE:
         return FILE_MAX + /* of the Restore that sends the same list back */
                applied_bytes(m->snapshot_done.n_applied, m->snapshot_done.n_touched);
@@ -114,6 +116,7 @@ static size_t array_bytes(const struct coxi_message *m)
     case COXI_DESCRIBE:
     case COXI_REACH:
     case COXI_PROBE:
+    case COXI_FILE_BYTES:
         break;
     }
     return 0;
@@ -122,6 +125,7 @@ static size_t array_bytes(const struct coxi_message *m)
 bool coxi_message_fits(const struct coxi_message *m)
 {
     if ((m->kind == COXI_HELLO && !name_fits(m->hello.name)) ||
+        (m->kind == COXI_FILE_READ && !name_fits(m->file_read.dataset)) ||
         (m->kind == COXI_RESOURCE && !name_fits(m->resource.name)) ||
         (m->kind == COXI_CREATE && !variable_fits(&m->create.variable)) ||
         (m->kind == COXI_LAYOUT && !layout_fits(&m->layout)) ||

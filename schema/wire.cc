@@ -338,6 +338,19 @@ Body encode_body(Builder &b, const struct coxi_message &m)
         return wire::CreateProbe(b, to_wire(m.probe.session), path, m.probe.writes)
             .Union();
     }
+    case COXI_FILE_READ: {
+        auto dataset = b.CreateString(or_empty(m.file_read.dataset));
+        auto file = b.CreateString(or_empty(m.file_read.file));
+        return wire::CreateFileRead(b, dataset, file, m.file_read.place,
+                                    m.file_read.offset, m.file_read.len)
+            .Union();
+    }
+    case COXI_FILE_BYTES: {
+        auto message = text_or_none(b, m.file_bytes.message);
+        return wire::CreateFileBytes(b, m.file_bytes.code, message, m.file_bytes.bytes,
+                                     m.file_bytes.changed_ns)
+            .Union();
+    }
     }
     return Body();
 }
@@ -491,6 +504,17 @@ bool decode_body(const wire::Message *in, struct coxi_message *ret)
     case wire::Body_Probe: {
         auto m = in->body_as_Probe();
         ret->probe = {from_wire(m->session()), text(m->path()), m->writes()};
+        return true;
+    }
+    case wire::Body_FileRead: {
+        auto m = in->body_as_FileRead();
+        ret->file_read = {text(m->dataset()), text(m->file()), m->place(), m->offset(),
+                          m->len()};
+        return true;
+    }
+    case wire::Body_FileBytes: {
+        auto m = in->body_as_FileBytes();
+        ret->file_bytes = {m->code(), text(m->message()), m->bytes(), m->changed_ns()};
         return true;
     }
     }

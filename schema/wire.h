@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "schema/maybe.h"
+#include "schema/wire_files.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -32,7 +33,7 @@ extern "C" {
  * wire.fbs, and a test fails if only one of the two was changed.
  */
 enum {
-    COXI_WIRE_VERSION = 4,
+    COXI_WIRE_VERSION = 5,
     COXI_WIRE_META_MAX = 16 * 1024 * 1024, /* longest encoded message, bytes */
     COXI_WIRE_RANK_MAX = 8,
     COXI_WIRE_NAME_MAX = 127,
@@ -526,6 +527,8 @@ enum coxi_message_kind {
     COXI_DESCRIBE,
     COXI_REACH,
     COXI_PROBE,
+    COXI_FILE_READ,
+    COXI_FILE_BYTES,
 };
 
 struct coxi_message {
@@ -558,7 +561,9 @@ struct coxi_message {
         struct coxi_voided voided;
         struct coxi_crashed crashed;
         struct coxi_resource resource; /* resource_drop: id and until only */
-        struct coxi_result result;     /* also result_want: closure and attempt */
+        struct coxi_file_read file_read;
+        struct coxi_file_bytes file_bytes;
+        struct coxi_result result; /* also result_want: closure and attempt */
     };
 };
 

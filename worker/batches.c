@@ -5,8 +5,10 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "coxswain/dataset.h"
 #include "data/reader.h"
 #include "data/sources.h"
+#include "worker/client_files.h"
 #include "worker/step_api.h"
 
 struct coxi_batches {
@@ -15,13 +17,17 @@ struct coxi_batches {
     struct coxi_reader *reader; /* NULL: the file could not be opened */
 };
 
-static int open_reader(const struct cox_value *packed, struct coxi_batches *batches)
+static int open_reader(const struct coxi_attempt *attempt,
+                       const struct cox_value *packed, struct coxi_batches *batches)
 {
     int r = packed->rank == 1 && packed->dtype == COX_U8
                 ? coxi_task_unpack(packed->data, packed->shape[0], &batches->task)
                 : coxi_error(COX_EPROTO, "malformed task");
     if (r == 0) {
-        r = coxi_source_open(batches->task.file, &batches->source);
+        r = batches->task.source == COX_SOURCE_CLIENT
+                ? coxi_source_open_client(&attempt->run->files, &batches->task,
+                                          &batches->source)
+                : coxi_source_open(batches->task.file, &batches->source);
     }
     return r == 0 ? coxi_reader_open(&batches->task, &batches->source, &batches->reader)
                   : r;
@@ -30,7 +36,7 @@ static int open_reader(const struct cox_value *packed, struct coxi_batches *batc
 static int begin(struct coxi_attempt *attempt, const struct cox_value *task)
 {
     attempt->batches = calloc(1, sizeof(*attempt->batches));
-    return attempt->batches != NULL ? open_reader(task, attempt->batches)
+    return attempt->batches != NULL ? open_reader(attempt, task, attempt->batches)
                                     : coxi_error_memory("the records of a task");
 }
 

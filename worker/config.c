@@ -109,6 +109,13 @@ static const struct coxi_option options[] = {
      .fallback = "1G",
      .help = "memory for results that stay here for later steps; a result without room "
              "goes to the client"},
+    {.name = "data-cache-max",
+     .type = COXI_OPTION_BYTES,
+     .offset = offsetof(struct coxi_worker_config, data_cache_max),
+     .max = COXI_BYTES_MAX,
+     .fallback = "64M",
+     .help = "memory for parts of the client's files, of data sets whose source is the "
+             "client; a step that reads needs 2 MiB of it"},
     {.name = "prints-apart",
      .type = COXI_OPTION_FLAG,
      .offset = offsetof(struct coxi_worker_config, prints_apart),

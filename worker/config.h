@@ -17,6 +17,7 @@ struct coxi_worker_config {
     int64_t step_memory_max;
     int64_t pull_cache_max;
     int64_t kept_max;
+    int64_t data_cache_max;
     const char *module_key_file;
     bool no_modules;
     const char *confine;

@@ -5,6 +5,7 @@
 
 #include "common/error.h"
 #include "common/module.h"
+#include "worker/client_files.h"
 
 void coxi_budget_init(struct coxi_budget *budget)
 {
@@ -17,6 +18,7 @@ void coxi_budget_init(struct coxi_budget *budget)
 static int check(const struct coxi_message *message, size_t len)
 {
     bool fits = message->kind == COXI_DISPATCH || message->kind == COXI_RESOURCE ||
+                (message->kind == COXI_FILE_BYTES && len <= COXI_FILE_BLOCK) ||
                 (message->kind == COXI_MODULE && len <= COXI_MODULE_BYTES_MAX);
     return fits ? 0
                 : coxi_error(COX_EPROTO,

@@ -41,6 +41,7 @@ int coxi_run_new(const struct coxi_run_options *options,
     coxi_copies_init(&run->copies, options->pull_cache_max);
     coxi_resources_init(&run->resources);
     coxi_results_init(&run->results, options->kept_max);
+    coxi_client_files_init(&run->files, control, options->data_cache_max);
     *ret = run;
     return 0;
 }
@@ -69,6 +70,7 @@ static void run_free(struct coxi_mail *mail)
     coxi_variables_fini(&run->variables);
     coxi_copies_fini(&run->copies);
     coxi_results_fini(&run->results);
+    coxi_client_files_fini(&run->files);
     /* may call release functions of the modules */
     coxi_resources_fini(&run->resources);
     for (size_t i = 0; i < COXI_MODULES_MAX; i++) {
@@ -103,6 +105,7 @@ void coxi_run_close(struct coxi_run *run)
 {
     atomic_store(&run->closed, true);
     coxi_resources_close(&run->resources);
+    coxi_client_files_close(&run->files);
     coxi_lock(&run->lock);
     for (uint32_t i = 0; i < run->n_ps; i++) {
         coxi_psc_give_up(run->ps[i], "the client is gone");

@@ -18,6 +18,7 @@
 #include "common/sync.h"
 #include "net/message.h"
 #include "net/ps_client.h"
+#include "worker/client_files.h"
 #include "worker/copies.h"
 #include "worker/modules.h"
 #include "worker/recorder.h"
@@ -49,6 +50,7 @@ struct coxi_run_options {
     const struct coxi_key *key;     /* the run's (net/key.h), borrowed; or NULL */
     bool local_path;                /* use shared memory to a ps on the same host */
     size_t pull_cache_max;          /* most bytes of copies for COX_PULL_CACHED */
+    size_t data_cache_max;          /* most bytes of the client's files */
     size_t kept_max;                /* most bytes of results that stay here */
     struct coxi_recorder *recorder; /* notes which module is being loaded; or NULL */
     struct coxi_links *links;       /* watch the connections to the ps */
@@ -97,6 +99,7 @@ struct coxi_run {
     struct coxi_copies copies;
     struct coxi_resources resources;
     struct coxi_results results;
+    struct coxi_client_files files;
     /* guarded by the slots' lock, like `tended` */
     struct coxi_run *next_tended;
     bool tended; /* queued for a slot to tend its resources */

@@ -130,6 +130,7 @@ static int begin_run(struct worker *worker, struct coxi_peer *peer)
         .local_path = worker->options.local_path,
         .pull_cache_max = worker->options.pull_cache_max,
         .kept_max = worker->options.kept_max,
+        .data_cache_max = worker->options.data_cache_max,
         .recorder = worker->options.recorder,
         .links = coxi_server_links(worker->server),
         .loop = worker->loop,
@@ -371,6 +372,9 @@ static int handle(struct worker *worker, struct coxi_run *run,
     case COXI_RESULT_DROP:
         coxi_results_drop_all(&run->results, &m->recall);
         return 0;
+    case COXI_FILE_BYTES:
+        return coxi_client_files_answer(&run->files, m->request, &m->file_bytes,
+                                        frame->payload, frame->payload_len);
     case COXI_WANT_DATA:
         return worker->options.client == NULL
                    ? coxi_error(COX_EPROTO, "a worker that listens dials nobody")
@@ -402,6 +406,7 @@ static int handle(struct worker *worker, struct coxi_run *run,
     case COXI_PROBE:
     case COXI_RESOURCE_MADE:
     case COXI_REACH:
+    case COXI_FILE_READ:
     case COXI_RESULT:
         break;
     }

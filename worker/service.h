@@ -22,6 +22,7 @@ struct coxi_worker_options {
     const struct coxi_key *key; /* the run's (net/key.h), borrowed; or NULL */
     bool local_path;            /* use shared memory to a ps on the same host */
     size_t pull_cache_max;
+    size_t data_cache_max;
     size_t kept_max;
     uint64_t step_memory_max; /* bytes; 0: no limit */
     int peer_timeout_ms;

@@ -14,6 +14,7 @@
 #include "coordinator/closures/attempts.h"
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/dispatch.h"
+#include "coordinator/closures/handout.h"
 #include "coordinator/closures/kept.h"
 #include "coordinator/closures/losses.h"
 #include "coordinator/closures/seat.h"
@@ -123,6 +124,12 @@ static int result(struct coxi_worker *worker, const struct coxi_result *message,
     return coxi_kept_sent(worker->seat, message, payload, len);
 }
 
+static void wanted(struct coxi_worker *worker, uint64_t request,
+                   const struct coxi_file_read *message)
+{
+    worker->c->closures->handouts->wanted(worker, request, message);
+}
+
 static void crashed(struct coxi_worker *worker, const struct coxi_crashed *message)
 {
     coxi_attempts_crashed(worker->seat, message);
@@ -139,5 +146,6 @@ const struct coxi_worker_events coxi_crew_events = {
     .lost = lost,
     .done = coxi_attempts_done,
     .result = result,
+    .wanted = wanted,
     .crashed = crashed,
 };

@@ -9,6 +9,8 @@
 
 struct cox_dataset;
 struct coxi_closure;
+struct coxi_file_read;
+struct coxi_worker;
 
 /* Guarded by c->lock while its task is under way or waits. Once its closure is done it
  * belongs to the closure, and does not change. */
@@ -37,6 +39,9 @@ struct coxi_handout_events {
                      const uint8_t *result, size_t len);
     /* A closure with a task is settled. Takes closure->task, unless it is done. */
     void (*settled)(struct coxi_closure *closure);
+    /* A worker wants bytes of a file of a data set; the answer repeats `request`. */
+    void (*wanted)(struct coxi_worker *worker, uint64_t request,
+                   const struct coxi_file_read *wanted);
 };
 
 #endif

@@ -10,16 +10,18 @@
 #include "common/sync.h"
 #include "coordinator/base/alive.h"
 #include "coordinator/closures/closure.h"
+#include "coordinator/datasets/serve.h"
 #include "data/formats.h"
 
 int coxi_datasets_new(struct cox_coordinator *c)
 {
     c->closures->handouts = &coxi_dataset_events;
-    return 0;
+    return coxi_served_new(c);
 }
 
 void coxi_datasets_free(struct cox_coordinator *c)
 {
+    coxi_served_free(c);
     while (c->datasets != NULL) {
         struct cox_dataset *dataset = c->datasets;
         c->datasets = dataset->next;

@@ -8,6 +8,7 @@
  *   next.c      gives tasks out to closures
  *   outcome.c   what the end of such a closure means for its task
  *   saved.c     data sets in checkpoints
+ *   serve.c     gives workers bytes of files that only the client has
  *   progress.c  how far they are
  *
  * A closure carries its whole task among its arguments (data/task.h), so replay log,

@@ -26,6 +26,7 @@
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/futures.h"
 #include "coordinator/datasets/dataset.h"
+#include "coordinator/datasets/serve.h"
 #include "coordinator/workers/module.h"
 #include "data/task.h"
 
@@ -266,4 +267,5 @@ static void answered(struct coxi_closure *closure, uint32_t run_us,
 const struct coxi_handout_events coxi_dataset_events = {
     .answered = answered,
     .settled = settled,
+    .wanted = coxi_served_want,
 };

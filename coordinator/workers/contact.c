@@ -130,6 +130,11 @@ static int handle(struct coxi_worker *worker, const struct coxi_message *message
     if (message->kind == COXI_REACH) {
         return coxi_reach_told(worker, &message->status);
     }
+    if (message->kind == COXI_FILE_READ) {
+        worker->c->workers->events->wanted(worker, message->request,
+                                           &message->file_read);
+        return 0;
+    }
     if (message->kind == COXI_CRASHED) {
         worker->c->workers->events->crashed(worker, &message->crashed);
         return 0;

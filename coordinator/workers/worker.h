@@ -103,6 +103,9 @@ struct coxi_worker_events {
     /* A kept result that it was asked for. COX_EPROTO. */
     int (*result)(struct coxi_worker *worker, const struct coxi_result *message,
                   const uint8_t *payload, size_t len);
+    /* It wants bytes of a file of a data set; the answer repeats `request`. */
+    void (*wanted)(struct coxi_worker *worker, uint64_t request,
+                   const struct coxi_file_read *wanted);
     /* The steps that its last process was running when it died. */
     void (*crashed)(struct coxi_worker *worker, const struct coxi_crashed *message);
 };

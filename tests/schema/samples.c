@@ -135,6 +135,8 @@ static const struct coxi_message samples[] = {
     [COXI_RESULT] = {.result = {64, 3, -12, "not kept"}},
     [COXI_LOAD] = {.load = {SESSION, 57, 58, 59, 60, 61, true, false, 62, true}},
     [COXI_DESCRIBE] = {.request = 0},
+    [COXI_FILE_READ] = {.file_read = {"clicks", "/data/part-3", 65, 66, 67}},
+    [COXI_FILE_BYTES] = {.file_bytes = {-3, "cannot read", 68, 69}},
     [COXI_PROBE] = {.probe = {SESSION, "/data/ckpt/.probe-7", true}},
 };
 
@@ -429,6 +431,23 @@ static void same_result(message *a, message *b)
     assert_string_equal(a->result.message, b->result.message);
 }
 
+static void same_file_read(message *a, message *b)
+{
+    assert_string_equal(a->file_read.dataset, b->file_read.dataset);
+    assert_string_equal(a->file_read.file, b->file_read.file);
+    assert_int_equal(a->file_read.place, b->file_read.place);
+    assert_int_equal(a->file_read.offset, b->file_read.offset);
+    assert_int_equal(a->file_read.len, b->file_read.len);
+}
+
+static void same_file_bytes(message *a, message *b)
+{
+    assert_int_equal(a->file_bytes.code, b->file_bytes.code);
+    assert_string_equal(a->file_bytes.message, b->file_bytes.message);
+    assert_int_equal(a->file_bytes.bytes, b->file_bytes.bytes);
+    assert_int_equal(a->file_bytes.changed_ns, b->file_bytes.changed_ns);
+}
+
 static void same_void(message *a, message *b)
 {
     ASSERT_SAME_BYTES(a->void_.session, b->void_.session);
@@ -515,6 +534,8 @@ void assert_same_message(const struct coxi_message *a, const struct coxi_message
         [COXI_LOAD] = same_load,
         [COXI_DESCRIBE] = same_nothing,
         [COXI_PROBE] = same_probe,
+        [COXI_FILE_READ] = same_file_read,
+        [COXI_FILE_BYTES] = same_file_bytes,
     };
     assert_int_equal(a->request, b->request);
     assert_int_equal(a->kind, b->kind);

@@ -162,6 +162,10 @@ bool walk_message(const struct coxi_message *m, struct coxi_message *ret,
         usable = read_dispatch(&m->dispatch, &ret->dispatch, &sum);
     } else if (m->kind == COXI_RESULT || m->kind == COXI_RESULT_WANT) {
         sum = read_text(m->result.message);
+    } else if (m->kind == COXI_FILE_READ) {
+        sum = read_text(m->file_read.dataset) + read_text(m->file_read.file);
+    } else if (m->kind == COXI_FILE_BYTES) {
+        sum = read_text(m->file_bytes.message);
     } else if (m->kind == COXI_HELLO) {
         sum = read_text(m->hello.name);
     } else if (m->kind == COXI_RESOURCE) {

@@ -13,7 +13,7 @@ const char *sim_message_name(enum coxi_message_kind kind)
         "Recall",    "Done",       "Void",       "Voided",       "Crashed",
         "Leaving",   "WantData",   "Resource",   "ResourceMade", "ResourceDrop",
         "Restore",   "ResultDrop", "ResultWant", "Result",       "Load",
-        "Describe",  "Reach",      "Probe"};
+        "Describe",  "Reach",      "Probe",      "FileRead",     "FileBytes"};
     return (size_t)kind < sizeof(names) / sizeof(*names) ? names[kind] : "?";
 }
 

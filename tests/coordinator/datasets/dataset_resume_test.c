@@ -195,11 +195,12 @@ TEST(a_task_under_way_in_the_checkpoint_may_fail_and_come_again)
 /* ---- killed */
 
 /* A client that trains for ever on what is left, and saves again and again. */
-static void train(const char *dir)
+static void train(const char *dir, uint32_t source)
 {
     struct rows rows;
     struct cox_options options = options_in(dir);
     struct cox_dataset_spec spec = spec_of(1);
+    spec.source = source;
     const int64_t us = 3000;
     const struct cox_value arg = COX_SCALAR("sleep_us", COX_I64, &us);
     struct cox_call call = COX_CALL_INIT;
@@ -239,13 +240,14 @@ static uint64_t highest(void)
     return n;
 }
 
-TEST(clients_that_are_killed_lose_no_record_and_repeat_none)
+static void kill_clients(uint32_t source)
 {
     struct rows rows;
     const char *dir = coxi_test_path("killed");
     struct cox_options options = options_in(dir);
     struct cox_dataset_spec spec = spec_of(1);
     uint64_t seed = 16;
+    spec.source = source;
     (void)rows_spec(); /* this process writes the files */
     for (int i = 0; i < KILLS; i++) {
         uint64_t wanted = highest() + 2;
@@ -253,7 +255,7 @@ TEST(clients_that_are_killed_lose_no_record_and_repeat_none)
         assert_true(pid >= 0);
         if (pid == 0) {
             (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-            train(dir);
+            train(dir, source);
         }
         coxi_test_until(has_two_checkpoints, &wanted, "a checkpoint");
         (void)poll(NULL, 0, (int)(coxi_rand(&seed) % 8)); /* at a random moment */
@@ -267,6 +269,16 @@ TEST(clients_that_are_killed_lose_no_record_and_repeat_none)
     assert_int_equal(p.done, EPOCHS * p.tasks);
     assert_int_equal(p.records, EPOCHS * ROWS_N);
     rows_close(&rows);
+}
+
+TEST(clients_that_are_killed_lose_no_record_and_repeat_none)
+{
+    kill_clients(COX_SOURCE_WORKER);
+}
+
+TEST(clients_that_are_killed_read_their_files_again)
+{
+    kill_clients(COX_SOURCE_CLIENT);
 }
 
 /* ---- another data set under the name */
