@@ -45,13 +45,13 @@ static const struct coxi_program program = {
 };
 
 struct entries {
-    struct coxi_buffer buffer; /* struct coxi_index_entry */
+    struct coxi_buffer buffer; /* struct coxi_file_index_entry */
     uint64_t n;
 };
 
 static int add_entry(struct entries *entries, uint64_t offset, uint64_t record)
 {
-    const struct coxi_index_entry entry = {.offset = offset, .record = record};
+    const struct coxi_file_index_entry entry = {.offset = offset, .record = record};
     entries->n++;
     return coxi_buffer_append_raw(&entries->buffer, &entry, sizeof(entry));
 }
@@ -106,7 +106,7 @@ static int sum_up(const struct coxi_source *source, uint64_t from, uint64_t to,
 static int sum_entries(const struct coxi_source *source, const struct entries *entries,
                        uint64_t bytes)
 {
-    struct coxi_index_entry *all = (void *)entries->buffer.data;
+    struct coxi_file_index_entry *all = (void *)entries->buffer.data;
     uint8_t *room = malloc(COXI_PIECE_BYTES);
     int r = room == NULL ? coxi_error_memory("an index") : 0;
     for (uint64_t i = 0; r == 0 && i < entries->n; i++) {
@@ -123,15 +123,15 @@ static int write_index(const struct coxi_data_scan *scan, uint64_t every,
 {
     struct coxi_buffer bytes = {0};
     char path[PATH_MAX];
-    struct coxi_index_head head = {.magic = COXI_INDEX_MAGIC_BYTES,
-                                   .format = scan->decoding.format,
-                                   .every = (uint32_t)every,
-                                   .bytes = mark->bytes,
-                                   .changed_ns = mark->changed_ns,
-                                   .head_crc = mark->head_crc,
-                                   .records = records,
-                                   .entries = entries->n};
-    int r = coxi_index_pack(&head, (void *)entries->buffer.data, &bytes);
+    struct coxi_file_index_head head = {.magic = COXI_INDEX_MAGIC_BYTES,
+                                        .format = scan->decoding.format,
+                                        .every = (uint32_t)every,
+                                        .bytes = mark->bytes,
+                                        .changed_ns = mark->changed_ns,
+                                        .head_crc = mark->head_crc,
+                                        .records = records,
+                                        .entries = entries->n};
+    int r = coxi_file_index_pack(&head, (void *)entries->buffer.data, &bytes);
     r = r == 0 ? coxi_path(path, "%s%s", scan->source.name, COXI_INDEX_END) : r;
     r = r == 0 ? coxi_file_write(path, bytes.data, bytes.len) : r;
     coxi_buffer_fini(&bytes);

@@ -160,11 +160,11 @@ static int plausible_at(const struct coxi_frames *frames, uint64_t at, uint64_t 
 }
 
 /* The file's index, if it has one; looks for it once. */
-static int index_of(struct coxi_frames *frames, struct coxi_index **ret)
+static int index_of(struct coxi_frames *frames, struct coxi_file_index **ret)
 {
     int r = 0;
     if (!frames->looked) {
-        r = coxi_index_open(frames->parser->stream->source, &frames->index);
+        r = coxi_file_index_open(frames->parser->stream->source, &frames->index);
         frames->looked = r == 0;
     }
     *ret = frames->index;
@@ -173,19 +173,19 @@ static int index_of(struct coxi_frames *frames, struct coxi_index **ret)
 
 void coxi_frames_fini(struct coxi_frames *frames)
 {
-    coxi_index_close(frames->index);
+    coxi_file_index_close(frames->index);
     frames->index = NULL;
 }
 
 /* Goes from boundary to boundary. *at: the next one; a head that is not plausible, or
  * leads past an entry, is damaged, so the next one is the entry. */
-static int step(const struct coxi_frames *frames, const struct coxi_index *index,
+static int step(const struct coxi_frames *frames, const struct coxi_file_index *index,
                 uint64_t *at)
 {
     uint64_t entry;
     uint64_t next;
     uint64_t bytes = 0;
-    int r = coxi_index_find(index, *at, &entry, &next);
+    int r = coxi_file_index_find(index, *at, &entry, &next);
     r = r == 0 ? plausible_at(frames, *at, &bytes) : r;
     if (r == 0) {
         *at = bytes > 0 && bytes <= next - *at ? *at + bytes : next;
@@ -195,14 +195,14 @@ static int step(const struct coxi_frames *frames, const struct coxi_index *index
 
 /* The first boundary in [from, limit), by the index; if `whole`, the first one with a
  * frame whose checksum holds. NOWHERE: there is none. */
-static int walk(struct coxi_frames *frames, const struct coxi_index *index,
+static int walk(struct coxi_frames *frames, const struct coxi_file_index *index,
                 uint64_t from, uint64_t limit, bool whole, uint64_t *ret)
 {
     uint64_t at;
     uint64_t next;
     uint64_t bytes = frames->parser->stream->bytes;
     uint64_t most = limit < bytes ? limit : bytes;
-    int r = coxi_index_find(index, from, &at, &next);
+    int r = coxi_file_index_find(index, from, &at, &next);
     *ret = NOWHERE;
     while (r == 0 && at < most) {
         uint64_t len = 1;
@@ -222,7 +222,7 @@ static int walk(struct coxi_frames *frames, const struct coxi_index *index,
 int coxi_frames_sync(struct coxi_frames *frames)
 {
     struct coxi_parser *parser = frames->parser;
-    struct coxi_index *index;
+    struct coxi_file_index *index;
     uint64_t place;
     int r = index_of(frames, &index);
     if (r == 0) {
@@ -280,7 +280,7 @@ static int pass_damage(struct coxi_frames *frames, const struct damage *damage)
     uint64_t at = stream->offset;
     uint64_t next = at + damage->bytes;
     uint64_t following = 0;
-    struct coxi_index *index;
+    struct coxi_file_index *index;
     int r = index_of(frames, &index);
     if (r == 0 && index != NULL) {
         r = walk(frames, index, at + 1, UINT64_MAX, false, &next);
@@ -399,7 +399,7 @@ static int verify_end(struct coxi_frames *frames)
     uint64_t at = parser->stream->offset;
     struct damage damage = {0};
     uint64_t len = 0;
-    struct coxi_index *index;
+    struct coxi_file_index *index;
     int r = index_of(frames, &index);
     r = r == 0 && index == NULL ? refuse_nested(frames, parser->end, at) : r;
     if (r == 0 && at < parser->stream->bytes) {

@@ -44,9 +44,9 @@ struct coxi_frame_kind {
 struct coxi_frames {
     const struct coxi_frame_kind *kind;
     struct coxi_parser *parser;
-    uint64_t checked;         /* bytes of payloads that were read to find boundaries */
-    bool looked;              /* for an index */
-    struct coxi_index *index; /* NULL: there is none */
+    uint64_t checked; /* bytes of payloads that were read to find boundaries */
+    bool looked;      /* for an index */
+    struct coxi_file_index *index; /* NULL: there is none */
     bool ended; /* no frame of the task follows, and its end needs no check */
 };
 

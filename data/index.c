@@ -12,22 +12,22 @@
 
 static const uint8_t magic[] = COXI_INDEX_MAGIC_BYTES;
 
-struct coxi_index {
+struct coxi_file_index {
     struct coxi_source source;
-    struct coxi_index_head head;
+    struct coxi_file_index_head head;
 };
 
-static uint32_t head_crc(const struct coxi_index_head *head)
+static uint32_t head_crc(const struct coxi_file_index_head *head)
 {
-    return coxi_crc32(0, head, offsetof(struct coxi_index_head, crc));
+    return coxi_crc32(0, head, offsetof(struct coxi_file_index_head, crc));
 }
 
-static uint32_t entry_crc(const struct coxi_index_entry *entry)
+static uint32_t entry_crc(const struct coxi_file_index_entry *entry)
 {
-    return coxi_crc32(0, entry, offsetof(struct coxi_index_entry, crc));
+    return coxi_crc32(0, entry, offsetof(struct coxi_file_index_entry, crc));
 }
 
-static int damaged(const struct coxi_index *index, uint64_t offset)
+static int damaged(const struct coxi_file_index *index, uint64_t offset)
 {
     return coxi_error(COX_EFORMAT,
                       "%s:%" PRIu64 ": the index is damaged; make it again (coxswain "
@@ -35,7 +35,7 @@ static int damaged(const struct coxi_index *index, uint64_t offset)
                       index->source.name, offset);
 }
 
-static int read_at(const struct coxi_index *index, uint64_t offset, void *to,
+static int read_at(const struct coxi_file_index *index, uint64_t offset, void *to,
                    size_t len)
 {
     size_t got = 0;
@@ -43,7 +43,7 @@ static int read_at(const struct coxi_index *index, uint64_t offset, void *to,
     return r != 0 || got == len ? r : damaged(index, offset);
 }
 
-static bool belongs(const struct coxi_index_head *head,
+static bool belongs(const struct coxi_file_index_head *head,
                     const struct coxi_file_mark *mark)
 {
     return head->bytes == mark->bytes && head->head_crc == mark->head_crc &&
@@ -52,11 +52,11 @@ static bool belongs(const struct coxi_index_head *head,
 }
 
 /* Reads the head. *ret: whether the index is of this file. */
-static int read_head(struct coxi_index *index, const struct coxi_source *file,
+static int read_head(struct coxi_file_index *index, const struct coxi_source *file,
                      bool *ret)
 {
     struct coxi_file_mark mark;
-    struct coxi_index_head *head = &index->head;
+    struct coxi_file_index_head *head = &index->head;
     int r = read_at(index, 0, head, sizeof(*head));
     if (r == 0 && (memcmp(head->magic, magic, sizeof(magic)) != 0 ||
                    head->crc != head_crc(head) || head->entries == 0)) {
@@ -69,7 +69,7 @@ static int read_head(struct coxi_index *index, const struct coxi_source *file,
     return r;
 }
 
-int coxi_index_open(const struct coxi_source *file, struct coxi_index **ret)
+int coxi_file_index_open(const struct coxi_source *file, struct coxi_file_index **ret)
 {
     struct coxi_source source = {0};
     bool is_its = false;
@@ -80,7 +80,7 @@ int coxi_index_open(const struct coxi_source *file, struct coxi_index **ret)
         *ret = NULL;
         return r == COX_ENOENT ? 0 : r;
     }
-    struct coxi_index *index = calloc(1, sizeof(*index));
+    struct coxi_file_index *index = calloc(1, sizeof(*index));
     if (index == NULL) {
         coxi_source_close(&source);
         return coxi_error_memory("an index");
@@ -88,14 +88,14 @@ int coxi_index_open(const struct coxi_source *file, struct coxi_index **ret)
     index->source = source;
     r = read_head(index, file, &is_its);
     if (r != 0 || !is_its) {
-        coxi_index_close(index);
+        coxi_file_index_close(index);
         index = NULL;
     }
     *ret = index;
     return r;
 }
 
-void coxi_index_close(struct coxi_index *index)
+void coxi_file_index_close(struct coxi_file_index *index)
 {
     if (index != NULL) {
         coxi_source_close(&index->source);
@@ -103,15 +103,16 @@ void coxi_index_close(struct coxi_index *index)
     }
 }
 
-const struct coxi_index_head *coxi_index_head_of(const struct coxi_index *index)
+const struct coxi_file_index_head *
+coxi_file_index_head_of(const struct coxi_file_index *index)
 {
     return &index->head;
 }
 
-int coxi_index_entry_at(const struct coxi_index *index, uint64_t i,
-                        struct coxi_index_entry *ret)
+int coxi_file_index_entry_at(const struct coxi_file_index *index, uint64_t i,
+                             struct coxi_file_index_entry *ret)
 {
-    struct coxi_index_entry entry;
+    struct coxi_file_index_entry entry;
     uint64_t offset = sizeof(index->head) + i * sizeof(entry);
     int r = read_at(index, offset, &entry, sizeof(entry));
     if (r != 0) {
@@ -124,8 +125,8 @@ int coxi_index_entry_at(const struct coxi_index *index, uint64_t i,
     return 0;
 }
 
-int coxi_index_find(const struct coxi_index *index, uint64_t at, uint64_t *ret,
-                    uint64_t *ret_next)
+int coxi_file_index_find(const struct coxi_file_index *index, uint64_t at,
+                         uint64_t *ret, uint64_t *ret_next)
 {
     uint64_t from = 0;
     uint64_t to = index->head.entries;
@@ -133,8 +134,8 @@ int coxi_index_find(const struct coxi_index *index, uint64_t at, uint64_t *ret,
     uint64_t next = index->head.bytes;
     while (to - from > 1) {
         uint64_t middle = from + (to - from) / 2;
-        struct coxi_index_entry entry;
-        int r = coxi_index_entry_at(index, middle, &entry);
+        struct coxi_file_index_entry entry;
+        int r = coxi_file_index_entry_at(index, middle, &entry);
         if (r != 0) {
             return r;
         }
@@ -151,8 +152,8 @@ int coxi_index_find(const struct coxi_index *index, uint64_t at, uint64_t *ret,
     return 0;
 }
 
-int coxi_index_pack(struct coxi_index_head *head, struct coxi_index_entry *entries,
-                    struct coxi_buffer *to)
+int coxi_file_index_pack(struct coxi_file_index_head *head,
+                         struct coxi_file_index_entry *entries, struct coxi_buffer *to)
 {
     head->crc = head_crc(head);
     for (uint64_t i = 0; i < head->entries; i++) {

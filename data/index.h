@@ -25,7 +25,7 @@
 #define COXI_INDEX_END         ".coxi"
 #define COXI_INDEX_MAGIC_BYTES {'C', 'O', 'X', 'I', 'N', 'D', 'X', '1'}
 
-struct coxi_index_head {
+struct coxi_file_index_head {
     uint8_t magic[8];
     uint32_t format; /* enum cox_format */
     uint32_t every;
@@ -38,37 +38,38 @@ struct coxi_index_head {
     uint32_t zero_too;
     uint32_t crc;
 };
-_Static_assert(sizeof(struct coxi_index_head) == 64, "as in files");
+_Static_assert(sizeof(struct coxi_file_index_head) == 64, "as in files");
 
-struct coxi_index_entry {
+struct coxi_file_index_entry {
     uint64_t offset;
     uint64_t record;
     uint32_t sum;
     uint32_t crc;
 };
-_Static_assert(sizeof(struct coxi_index_entry) == 24, "as in files");
+_Static_assert(sizeof(struct coxi_file_index_entry) == 24, "as in files");
 
-struct coxi_index;
+struct coxi_file_index;
 
 /* Opens the index beside a file. *ret is NULL if there is none, or it does not belong to
  * the file. COX_EFORMAT: it is damaged; COX_EIO, COX_ENOMEM. */
-int coxi_index_open(const struct coxi_source *file, struct coxi_index **ret);
-void coxi_index_close(struct coxi_index *index); /* takes NULL */
+int coxi_file_index_open(const struct coxi_source *file, struct coxi_file_index **ret);
+void coxi_file_index_close(struct coxi_file_index *index); /* takes NULL */
 
-const struct coxi_index_head *coxi_index_head_of(const struct coxi_index *index);
+const struct coxi_file_index_head *
+coxi_file_index_head_of(const struct coxi_file_index *index);
 
 /* The i-th entry. COX_EFORMAT: it is damaged. */
-int coxi_index_entry_at(const struct coxi_index *index, uint64_t i,
-                        struct coxi_index_entry *ret);
+int coxi_file_index_entry_at(const struct coxi_file_index *index, uint64_t i,
+                             struct coxi_file_index_entry *ret);
 
 /* *ret: the offset of the last entry at or before `at`; *ret_next: that of the entry
  * behind it, or the file's length. Reads O(log entries) entries. */
-int coxi_index_find(const struct coxi_index *index, uint64_t at, uint64_t *ret,
-                    uint64_t *ret_next);
+int coxi_file_index_find(const struct coxi_file_index *index, uint64_t at,
+                         uint64_t *ret, uint64_t *ret_next);
 
-/* Sets the checksums of head and entries (struct coxi_index_entry), and appends both to
+/* Sets the checksums of head and entries (struct coxi_file_index_entry), and appends both to
  * `to`. COX_ENOMEM. */
-int coxi_index_pack(struct coxi_index_head *head, struct coxi_index_entry *entries,
-                    struct coxi_buffer *to);
+int coxi_file_index_pack(struct coxi_file_index_head *head,
+                         struct coxi_file_index_entry *entries, struct coxi_buffer *to);
 
 #endif
