@@ -18,6 +18,7 @@ static const struct coxi_command commands[] = {
     {"count", coxi_data_count, "count records, labels and features"},
     {"index", coxi_data_index, "write where records begin, beside files"},
     {"convert", coxi_data_convert, "copy records to a file of another format"},
+    {"shard", coxi_data_shard, "shuffle the records of files into new files"},
     {"generate", coxi_data_generate, "make files with a planted model"},
     {"verify", coxi_data_verify, "check every record and checksum"},
 };

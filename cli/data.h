@@ -14,6 +14,7 @@ int coxi_data_count(int argc, char **argv);
 int coxi_data_verify(int argc, char **argv);
 int coxi_data_generate(int argc, char **argv);
 int coxi_data_index(int argc, char **argv);
+int coxi_data_shard(int argc, char **argv);
 int coxi_data_convert(int argc, char **argv);
 
 /* Set once the user wants the command to end (SIGINT, SIGTERM): reading ends with

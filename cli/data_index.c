@@ -6,7 +6,6 @@
 #include "cli/data.h"
 #include "cli/data_progress.h"
 #include "cli/data_scan.h"
-#include "common/crc.h"
 #include "common/error.h"
 #include "common/file.h"
 #include "data/index.h"
@@ -82,27 +81,6 @@ static int find_entries(struct coxi_data_scan *scan, uint64_t every,
     return r == COX_EEOF ? 0 : r;
 }
 
-/* The checksum of [from, to) of the file. */
-static int sum_up(const struct coxi_source *source, uint64_t from, uint64_t to,
-                  uint8_t *room, uint32_t *ret)
-{
-    uint32_t sum = 0;
-    int r = coxi_data_check_interrupted();
-    while (r == 0 && from < to) {
-        size_t want =
-            to - from < COXI_PIECE_BYTES ? (size_t)(to - from) : COXI_PIECE_BYTES;
-        size_t got = 0;
-        r = coxi_source_read(source, from, room, want, &got);
-        if (r == 0 && got < want) {
-            r = coxi_error(COX_EIO, "%s became shorter", source->name);
-        }
-        sum = coxi_crc32(sum, room, got);
-        from += got;
-    }
-    *ret = sum;
-    return r;
-}
-
 static int sum_entries(const struct coxi_source *source, const struct entries *entries,
                        uint64_t bytes)
 {
@@ -111,7 +89,7 @@ static int sum_entries(const struct coxi_source *source, const struct entries *e
     int r = room == NULL ? coxi_error_memory("an index") : 0;
     for (uint64_t i = 0; r == 0 && i < entries->n; i++) {
         uint64_t end = i + 1 < entries->n ? all[i + 1].offset : bytes;
-        r = sum_up(source, all[i].offset, end, room, &all[i].sum);
+        r = coxi_data_sum_up(source, all[i].offset, end, room, &all[i].sum);
     }
     free(room);
     return r;

@@ -132,19 +132,27 @@ int coxi_data_output_add(struct coxi_data_output *output, const void *record,
     return r == 0 && output->buffer.len >= BUFFER ? flush(output) : r;
 }
 
+int coxi_data_output_fits(const char *path, uint32_t format,
+                          const struct coxi_data_scan *scan, size_t i)
+{
+    const struct cox_bytes *record = &scan->rows.bytes[i];
+    /* within quotes of CSV, newlines are its own */
+    if (format != COX_TEXT || record->len == 0 ||
+        memchr(record->data, '\n', record->len) == NULL ||
+        coxi_data_guess_format(path) == COX_CSV) {
+        return 0;
+    }
+    return coxi_error(COX_EFORMAT,
+                      "%s:%llu: the record has a newline, so it is no line",
+                      scan->source.name, (unsigned long long)scan->rows.offsets[i]);
+}
+
 int coxi_data_output_copy(struct coxi_data_output *output,
                           const struct coxi_data_scan *scan, size_t i)
 {
     const struct cox_bytes *record = &scan->rows.bytes[i];
-    bool is_lines = output->format == COX_TEXT;
-    /* within quotes of CSV, newlines are its own */
-    if (is_lines && coxi_data_guess_format(output->path) != COX_CSV &&
-        record->len > 0 && memchr(record->data, '\n', record->len) != NULL) {
-        return coxi_error(COX_EFORMAT,
-                          "%s:%llu: the record has a newline, so it is no line",
-                          scan->source.name, (unsigned long long)scan->rows.offsets[i]);
-    }
-    return coxi_data_output_add(output, record->data, record->len);
+    int r = coxi_data_output_fits(output->path, output->format, scan, i);
+    return r == 0 ? coxi_data_output_add(output, record->data, record->len) : r;
 }
 
 static int finish_part(struct coxi_data_output *output)

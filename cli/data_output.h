@@ -24,8 +24,12 @@ int coxi_data_output_open(const char *path, uint32_t format, uint32_t codec,
 int coxi_data_output_add(struct coxi_data_output *output, const void *record,
                          size_t len);
 
-/* Adds record `i` of those at hand. COX_EFORMAT: it has a newline, and the output has
- * lines; the text has file and offset. */
+/* COX_EFORMAT: record `i` of those at hand has a newline, and the output (path and format)
+ * has lines, not of CSV; the text has file and offset. */
+int coxi_data_output_fits(const char *path, uint32_t format,
+                          const struct coxi_data_scan *scan, size_t i);
+
+/* Adds record `i` of those at hand, if it fits. */
 int coxi_data_output_copy(struct coxi_data_output *output,
                           const struct coxi_data_scan *scan, size_t i);
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli/data.h"
+#include "common/crc.h"
 #include "common/error.h"
 #include "data/format_lines.h"
 #include "data/formats.h"
@@ -281,6 +282,26 @@ int coxi_data_scan_next(struct coxi_data_scan *scan, size_t n)
         return scan->rows.n > 0 ? 0 : COX_EEOF;
     }
     return coxi_error(scan->ending, "%s", scan->text);
+}
+
+int coxi_data_sum_up(const struct coxi_source *source, uint64_t from, uint64_t to,
+                     uint8_t *room, uint32_t *ret)
+{
+    uint32_t sum = 0;
+    int r = coxi_data_check_interrupted();
+    while (r == 0 && from < to) {
+        size_t want =
+            to - from < COXI_PIECE_BYTES ? (size_t)(to - from) : COXI_PIECE_BYTES;
+        size_t got = 0;
+        r = coxi_source_read(source, from, room, want, &got);
+        if (r == 0 && got < want) {
+            r = coxi_error(COX_EIO, "%s became shorter", source->name);
+        }
+        sum = coxi_crc32(sum, room, got);
+        from += got;
+    }
+    *ret = sum;
+    return r;
 }
 
 uint64_t coxi_data_scan_at(const struct coxi_data_scan *scan)

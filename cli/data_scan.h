@@ -105,6 +105,10 @@ int coxi_data_scan_open(const char *file, const struct coxi_data_input *input,
  * COX_ECANCELLED: the command was interrupted; others: the text has file and offset. */
 int coxi_data_scan_next(struct coxi_data_scan *scan, size_t n);
 
+/* The crc32 of [from, to) of a file; `room` has COXI_PIECE_BYTES. */
+int coxi_data_sum_up(const struct coxi_source *source, uint64_t from, uint64_t to,
+                     uint8_t *room, uint32_t *ret);
+
 /* How far the scan is, in bytes of the stored file. */
 uint64_t coxi_data_scan_at(const struct coxi_data_scan *scan);
 

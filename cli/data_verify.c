@@ -1,11 +1,13 @@
 /* coxswain data verify: every record and checksum of files. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "cli/data.h"
 #include "cli/data_progress.h"
 #include "cli/data_scan.h"
 #include "common/error.h"
+#include "data/index.h"
 
 struct config {
     struct coxi_data_input input;
@@ -22,7 +24,9 @@ static const struct coxi_program program = {
     .usage = "[options] FILE...",
     .summary =
         "Checks every record of files, and every checksum that they have. Prints each "
-        "bad\nplace as FILE:OFFSET: REASON, and exits 1 if there is any. For example:\n"
+        "bad\nplace as FILE:OFFSET: REASON, and exits 1 if there is any. An index "
+        "beside a "
+        "file\n(coxswain data index) gives any format checksums. For example:\n"
         "  coxswain data verify part-*.recordio\n"
         "  coxswain data verify --json --format criteo day-0.gz",
     .prefix = "COX_DATA",
@@ -84,6 +88,46 @@ static void print_file(const struct findings *findings, uint64_t records,
     }
 }
 
+static int check_sums(const struct coxi_source *source, const struct coxi_index *index,
+                      uint8_t *room, struct findings *findings)
+{
+    const struct coxi_index_head *head = coxi_index_head_of(index);
+    struct coxi_index_entry entry;
+    int r = coxi_index_entry_at(index, 0, &entry);
+    for (uint64_t i = 1; r == 0 && i <= head->entries; i++) {
+        struct coxi_index_entry next = {.offset = head->bytes};
+        uint32_t sum = 0;
+        r = i < head->entries ? coxi_index_entry_at(index, i, &next) : 0;
+        if (r == 0) {
+            r = coxi_data_sum_up(source, entry.offset, next.offset, room, &sum);
+        }
+        if (r == 0 && sum != entry.sum) {
+            on_bad(
+                findings, entry.offset,
+                "the bytes from here to the index's next entry have another checksum "
+                "than the index");
+        }
+        entry = next;
+    }
+    return r;
+}
+
+/* Checks the sums of the index, if there is one that belongs to the file. */
+static int verify_index(const struct coxi_source *source, struct findings *findings)
+{
+    struct coxi_index *index = NULL;
+    int r = coxi_index_open(source, &index);
+    if (r != 0 || index == NULL) {
+        return r;
+    }
+    uint8_t *room = malloc(COXI_PIECE_BYTES);
+    r = room == NULL ? coxi_error_memory("an index")
+                     : check_sums(source, index, room, findings);
+    free(room);
+    coxi_index_close(index);
+    return r;
+}
+
 static int verify(const char *file, const struct config *config,
                   struct findings *findings, uint64_t *ret_records, uint64_t *ret_bytes)
 {
@@ -101,6 +145,13 @@ static int verify(const char *file, const struct config *config,
     if (is_damage(r)) {
         on_end(findings);
         r = COX_EEOF;
+    }
+    if (r == COX_EEOF) {
+        r = verify_index(&scan.source, findings);
+        if (is_damage(r)) {
+            on_end(findings);
+        }
+        r = r == 0 || is_damage(r) ? COX_EEOF : r;
     }
     *ret_records = records;
     *ret_bytes = scan.bytes;

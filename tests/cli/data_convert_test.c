@@ -1,4 +1,5 @@
 /* coxswain data convert and index. */
+#include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -189,6 +190,34 @@ TEST(an_index_of_a_changed_file_does_not_count)
     assert_int_equal(COX_EFORMAT, parts.code);
     assert_non_null(strstr(parts.error, "a.recordio.coxi:0: the index is damaged"));
     records_free(&parts);
+}
+
+TEST(verify_checks_the_sums_of_an_index)
+{
+    size_t len;
+    struct stat st;
+    char *path = data_write("a.txt", "one\ntwo\nthree\nfour\n");
+    data_prints("4 records, 4 entries", 0, "index", "--every=1", path);
+    data_prints("4 records in", 0, "verify", path);
+    assert_int_equal(0, stat(path, &st));
+    char *bytes = coxi_test_read(coxi_test_path("a.txt.coxi"), &len);
+    bytes[len - 5] ^= 1; /* the last entry's own checksum is behind its sum */
+    coxi_test_write(coxi_test_path("a.txt.coxi"), bytes, len);
+    free(bytes);
+    data_prints("a.txt.coxi:", 1, "verify", path);
+    data_prints("4 records, 4 entries", 0, "index", "--every=1", path);
+    /* a changed byte behind the head that the mark knows, at the same time */
+    char *large = calloc(1, 10000);
+    memset(large, 'x', 9999);
+    path = data_write("large.txt", large);
+    assert_int_equal(0, stat(path, &st));
+    free(data_tool(0, "index", path));
+    large[9000] = 'y';
+    path = data_write("large.txt", large);
+    free(large);
+    const struct timespec times[2] = {st.st_atim, st.st_mtim};
+    assert_int_equal(0, utimensat(AT_FDCWD, path, times, 0));
+    data_prints("large.txt:0: the bytes from here", 1, "verify", path);
 }
 
 TEST(an_index_needs_a_whole_plain_file)

@@ -11,7 +11,8 @@ static const char lines[] = "1 1:0.5 7:2\n0 3:1\n-1\n";
 
 TEST(every_data_command_has_help_and_refuses_unknown_options)
 {
-    static const char *const commands[] = {"head", "count", "verify"};
+    static const char *const commands[] = {"head",    "count", "verify",  "index",
+                                           "convert", "shard", "generate"};
     for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++) {
         data_prints("For example", 0, commands[i], "--help");
         data_prints("--oars", 2, commands[i], "--oars");
