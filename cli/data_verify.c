@@ -88,16 +88,17 @@ static void print_file(const struct findings *findings, uint64_t records,
     }
 }
 
-static int check_sums(const struct coxi_source *source, const struct coxi_index *index,
-                      uint8_t *room, struct findings *findings)
+static int check_sums(const struct coxi_source *source,
+                      const struct coxi_file_index *index, uint8_t *room,
+                      struct findings *findings)
 {
-    const struct coxi_index_head *head = coxi_index_head_of(index);
-    struct coxi_index_entry entry;
-    int r = coxi_index_entry_at(index, 0, &entry);
+    const struct coxi_file_index_head *head = coxi_file_index_head_of(index);
+    struct coxi_file_index_entry entry;
+    int r = coxi_file_index_entry_at(index, 0, &entry);
     for (uint64_t i = 1; r == 0 && i <= head->entries; i++) {
-        struct coxi_index_entry next = {.offset = head->bytes};
+        struct coxi_file_index_entry next = {.offset = head->bytes};
         uint32_t sum = 0;
-        r = i < head->entries ? coxi_index_entry_at(index, i, &next) : 0;
+        r = i < head->entries ? coxi_file_index_entry_at(index, i, &next) : 0;
         if (r == 0) {
             r = coxi_data_sum_up(source, entry.offset, next.offset, room, &sum);
         }
@@ -115,8 +116,8 @@ static int check_sums(const struct coxi_source *source, const struct coxi_index 
 /* Checks the sums of the index, if there is one that belongs to the file. */
 static int verify_index(const struct coxi_source *source, struct findings *findings)
 {
-    struct coxi_index *index = NULL;
-    int r = coxi_index_open(source, &index);
+    struct coxi_file_index *index = NULL;
+    int r = coxi_file_index_open(source, &index);
     if (r != 0 || index == NULL) {
         return r;
     }
@@ -124,7 +125,7 @@ static int verify_index(const struct coxi_source *source, struct findings *findi
     r = room == NULL ? coxi_error_memory("an index")
                      : check_sums(source, index, room, findings);
     free(room);
-    coxi_index_close(index);
+    coxi_file_index_close(index);
     return r;
 }
 
