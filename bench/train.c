@@ -1,5 +1,5 @@
 /*
- * Case `train`: examples a second of the click model (examples/ctr), on a local
+ * Case `train`: examples a second of a click model (click_steps.c), on a local
  * cluster.
  *
  *   lr, fm   1 ps and 1 worker, with one slot and with two (the steps are thread-safe);
@@ -19,10 +19,11 @@
 
 #include "bench/bench.h"
 #include "bench/chaos.h"
+#include "bench/click_model.h"
+#include "bench/click_rows.h"
 #include "bench/local_step.h"
 #include "coxswain/coxswain.h"
-#include "examples/ctr/data.h"
-#include "examples/ctr/model.h"
+#include "examples/ctr/clicks.h"
 
 enum {
     ROWS = 60000,
@@ -275,9 +276,12 @@ void bench_train(struct bench *bench)
     struct data_error error;
     (void)snprintf(job.path, sizeof(job.path), "%s/clicks", bench->dir);
     (void)snprintf(job.module, sizeof(job.module), "%s", bench->self);
-    (void)strcpy(strrchr(job.module, '/') + 1, "ctr_steps.so");
-    if (clicks_generate(job.path, ROWS, 1, 0, &error) != 0 ||
-        ranges_of(job.path, ROWS_PER_STEP, &job.ranges, &job.n_ranges, &error) != 0) {
+    (void)strcpy(strrchr(job.module, '/') + 1, "click_steps.so");
+    const struct clicks clicks = {.n_rows = ROWS, .seed = 1, .ids = 5000};
+    if (clicks_generate(job.path, &clicks, 0) != 0) {
+        bench_die("cannot write %s", job.path);
+    }
+    if (ranges_of(job.path, ROWS_PER_STEP, &job.ranges, &job.n_ranges, &error) != 0) {
         bench_die("%s", error.text);
     }
     for (size_t i = 0; i < sizeof(crews) / sizeof(*crews); i++) {

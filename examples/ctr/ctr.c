@@ -2,17 +2,16 @@
  * A click model trained with Coxswain: the page to read first.
  *
  * One program in two roles. The client below creates a table of weights on the
- * parameter servers, ships the step module (steps.c) to the workers, schedules one step
- * for each range of the training file, and writes checkpoints. The evaluator
- * (evaluate.c) is the same program started a second time; it scores each checkpoint
- * while training goes on.
+ * parameter servers, ships the step module (steps.c) to the workers, makes a data set of
+ * the training file, schedules a step for each of its tasks until every row has been
+ * trained on in every epoch, and writes checkpoints. The evaluator (evaluate.c) is the
+ * same program started a second time; it scores each checkpoint while training goes on.
  *
- *     main -> train -> open_crew       cluster, coordinator, variables, module
- *                   -> train_epoch     schedule, futures, checkpoints
+ *     main -> train -> open_crew       cluster, coordinator, variables, module, data set
+ *                   -> train_all       schedule, progress, checkpoints
  *                   -> finish          join, last checkpoint, the evaluator's verdict
  *
- * What the model computes is in model.c, how rows are read in data.c; neither knows of
- * Coxswain.
+ * What the model computes is in model.c.
  */
 #include <errno.h>
 #include <limits.h>
@@ -29,11 +28,12 @@
 
 #include <coxswain/coxswain.h>
 
+#include "clicks.h"
 #include "evaluate.h"
 #include "model.h"
 
 enum {
-    WINDOW = 1024, /* steps whose results are awaited at a time */
+    WINDOW = 256,  /* steps that are under way at a time */
     WAIT_MS = 200, /* the longest wait for one of them before progress is shown again */
     AWAY_MS = 2000 /* a parameter server that is silent for this long is away */
 };
@@ -42,21 +42,20 @@ struct client {
     const struct options *options;
     struct cox_coordinator *c;
     struct cox_function *train;
-    struct range *ranges;
-    size_t n_ranges;
-    pid_t evaluator; /* 0: it has ended */
+    struct cox_dataset *rows;
+    struct cox_metric *loss; /* the mean of all rows of the run */
+    pid_t evaluator;         /* 0: it has ended */
     int evaluator_code;
 
     /* a ring: the oldest is futures[n_done % WINDOW] */
     struct cox_future *futures[WINDOW];
-    uint64_t next;    /* range to be scheduled, counted over all epochs */
-    uint64_t resumed; /* the first range of this client; earlier ones count already */
     size_t n_scheduled;
     size_t n_done;
-    int64_t rows;
-    double loss; /* summed over rows_of_loss rows, since the last progress line */
-    int64_t rows_of_loss;
-    double shown_loss;
+
+    uint64_t rows_before; /* that an earlier client has trained on */
+    double loss_shown;    /* the loss's sum and weight at the last progress line */
+    double weight_shown;
+    double shown_loss;         /* what that line said */
     uint64_t checkpoint;       /* number of the last one */
     size_t steps_checkpointed; /* n_done when it was taken */
     double start_s;
@@ -151,36 +150,48 @@ static int open_cluster(struct client *client)
     return r;
 }
 
+/* A table of `dim` numbers for each feature. */
+static int create_table(struct client *client, const char *name, uint32_t dim,
+                        double rate, double deviation)
+{
+    const struct options *o = client->options;
+    struct cox_table *ignored;
+    struct cox_table_spec table = COX_TABLE_SPEC_INIT;
+    table.name = name;
+    table.dim = dim;
+    table.optimizer.kind = COX_ADAGRAD;
+    table.optimizer.learning_rate = (float)rate;
+    table.optimizer.initial_accumulator = (float)o->accumulator;
+    table.initializer.kind = deviation > 0 ? COX_NORMAL : COX_ZEROS;
+    table.initializer.b = (float)deviation;
+    table.initializer.seed = deviation > 0 ? o->seed : 0;
+    return cox_table_create(client->c, &table, &ignored);
+}
+
 static int create_variables(struct client *client)
 {
     const struct options *o = client->options;
-    bool is_fm = strcmp(o->model, "fm") == 0;
-    struct cox_optimizer adagrad = {.kind = COX_ADAGRAD,
-                                    .learning_rate = (float)o->learning_rate,
-                                    .epsilon = 1e-7F,
-                                    .initial_accumulator = (float)o->accumulator};
-
-    struct cox_table *weights;
-    struct cox_table_spec table = COX_TABLE_SPEC_INIT;
-    table.name = "weights";
-    table.dim = is_fm ? MODEL_FM_DIM : MODEL_LR_DIM;
-    table.optimizer = adagrad;
-    if (is_fm) { /* factors must not start equal, or they stay so */
-        table.initializer = (struct cox_initializer){COX_NORMAL, 0, 0.01F, o->seed};
+    struct cox_variable *ignored;
+    struct cox_variable_spec bias = COX_VARIABLE_SPEC_INIT;
+    struct cox_metric_spec loss = COX_METRIC_SPEC_INIT;
+    bias.name = "bias";
+    bias.dtype = COX_F32;
+    bias.rank = 1;
+    bias.shape[0] = 1;
+    bias.optimizer.kind = COX_ADAGRAD;
+    bias.optimizer.learning_rate = (float)o->learning_rate;
+    bias.optimizer.initial_accumulator = (float)o->accumulator;
+    loss.name = "loss";
+    loss.kind = COX_METRIC_MEAN;
+    int r = create_table(client, "weights", 1, o->learning_rate, 0);
+    if (r == 0 && strcmp(o->model, "fm") == 0) {
+        /* factors must not start equal, or they stay so */
+        r = create_table(client, "factors", MODEL_FACTORS, o->factors_rate, 0.03);
     }
-    int r = cox_table_create(client->c, &table, &weights);
-    if (r != 0) {
-        return r;
+    if (r == 0) {
+        r = cox_variable_create(client->c, &bias, &ignored);
     }
-
-    struct cox_variable *bias;
-    struct cox_variable_spec variable = COX_VARIABLE_SPEC_INIT;
-    variable.name = "bias";
-    variable.dtype = COX_F32;
-    variable.rank = 1;
-    variable.shape[0] = 1;
-    variable.optimizer = adagrad;
-    return cox_variable_create(client->c, &variable, &bias);
+    return r == 0 ? cox_metric_create(client->c, &loss, &client->loss) : r;
 }
 
 /* The module is in this program's directory. */
@@ -196,19 +207,39 @@ static int load_steps(struct client *client)
     return r == 0 ? cox_function_get(module, "train", &client->train) : r;
 }
 
-/* If this program continues an earlier run, finds the range to go on with: each call's
- * cursor is the number of the range after it. */
+/* Each task of the data set is a piece of the file. A small one has a few batches: the
+ * parameters that a step pulls do not have the gradients that it has pushed itself. */
+static int open_rows(struct client *client)
+{
+    const struct options *o = client->options;
+    struct cox_dataset_spec rows = COX_DATASET_SPEC_INIT;
+    rows.name = "rows";
+    rows.files = &o->train;
+    rows.n_files = 1;
+    rows.format = COX_LIBSVM;
+    rows.epochs = (uint64_t)o->epochs;
+    rows.batch_size = (uint32_t)o->batch;
+    rows.task_bytes = 16384;
+    rows.shuffle = 1;
+    rows.seed = o->seed;
+    return cox_dataset_create(client->c, &rows, &client->rows);
+}
+
+/* Tells where this program goes on, if an earlier one has begun the run. The data set
+ * knows by itself which of its tasks are left. */
 static int find_place(struct client *client)
 {
-    struct cox_progress progress = COX_PROGRESS_INIT;
-    if (cox_progress(client->c, &progress) != 0) {
+    struct cox_progress run = COX_PROGRESS_INIT;
+    struct cox_dataset_progress rows = COX_DATASET_PROGRESS_INIT;
+    if (cox_progress(client->c, &run) != 0 ||
+        cox_dataset_progress(client->c, client->rows, &rows) != 0) {
         return complain("cannot start");
     }
-    client->resumed = progress.cursor;
-    if (progress.checkpoint != 0) {
-        (void)printf("going on from checkpoint %llu, at step %llu\n",
-                     (unsigned long long)progress.checkpoint,
-                     (unsigned long long)progress.cursor);
+    client->rows_before = rows.records;
+    if (run.checkpoint != 0) {
+        (void)printf("going on from checkpoint %llu, with %llu examples done\n",
+                     (unsigned long long)run.checkpoint,
+                     (unsigned long long)rows.records);
     }
     return 0;
 }
@@ -222,107 +253,67 @@ static int open_crew(struct client *client)
     if (r == 0) {
         r = load_steps(client);
     }
+    if (r == 0) {
+        r = open_rows(client);
+    }
     return r == 0 ? find_place(client) : complain("cannot start");
 }
 
 /* ---- progress */
 
-static void show_progress(struct client *client, int epoch)
+static struct cox_dataset_progress progress_of(const struct client *client)
+{
+    struct cox_dataset_progress rows = COX_DATASET_PROGRESS_INIT;
+    (void)cox_dataset_progress(client->c, client->rows, &rows);
+    return rows;
+}
+
+/* The mean loss of the rows since the last call; if there are none, the last one. */
+static double recent_loss(struct client *client)
+{
+    double mean;
+    double weight;
+    if (cox_metric_read(client->c, client->loss, &mean, &weight) == 0 &&
+        weight > client->weight_shown) {
+        double sum = mean * weight;
+        client->shown_loss =
+            (sum - client->loss_shown) / (weight - client->weight_shown);
+        client->loss_shown = sum;
+        client->weight_shown = weight;
+    }
+    return client->shown_loss;
+}
+
+static void show_progress(struct client *client)
 {
     bool terminal = isatty(STDOUT_FILENO) != 0;
     double now = now_s();
     if (now - client->shown_s < (terminal ? 0.2 : 2.0)) {
         return;
     }
+    client->shown_s = now;
     struct cox_stats stats = COX_STATS_INIT;
     (void)cox_stats(client->c, &stats);
-    if (client->rows_of_loss > 0) {
-        client->shown_loss = client->loss / (double)client->rows_of_loss;
+    if (stats.ps_age_ms > AWAY_MS) { /* what follows would wait for it */
+        (void)printf("%sa parameter server is away%s", terminal ? "\r\033[K" : "",
+                     terminal ? "" : "\n");
+        (void)fflush(stdout);
+        return;
     }
-    (void)printf(
-        "%sepoch %d/%d  steps %zu  %.0f examples/s  loss %.4f  workers %llu/%llu%s%s",
-        terminal ? "\r\033[K" : "", epoch, client->options->epochs, client->n_done,
-        (double)client->rows / (now - client->start_s), client->shown_loss,
-        (unsigned long long)stats.workers_ready, (unsigned long long)stats.workers,
-        stats.ps_age_ms > AWAY_MS ? "  a parameter server is away" : "",
-        terminal ? "" : "\n");
+    struct cox_dataset_progress rows = progress_of(client);
+    (void)printf("%sepoch %llu/%llu  examples %llu  %.0f/s  loss %.4f  %.0f s left  "
+                 "workers %llu/%llu%s",
+                 terminal ? "\r\033[K" : "",
+                 (unsigned long long)(rows.epoch + (rows.epoch < rows.epochs)),
+                 (unsigned long long)rows.epochs, (unsigned long long)rows.records,
+                 rows.records_per_s, recent_loss(client),
+                 rows.eta_s > 0 ? rows.eta_s : 0,
+                 (unsigned long long)stats.workers_ready,
+                 (unsigned long long)stats.workers, terminal ? "" : "\n");
     (void)fflush(stdout);
-    client->shown_s = now;
-    client->loss = 0;
-    client->rows_of_loss = 0;
 }
 
-/* ---- scheduling, and taking results */
-
-/* Waits for the oldest step, and takes its results. Shows progress meanwhile, and ends
- * at Ctrl-C. Returns 0 or the program's exit code. */
-static int take_result(struct client *client, int epoch)
-{
-    struct cox_future *future = client->futures[client->n_done % WINDOW];
-    struct cox_value rows;
-    struct cox_value loss;
-    int r;
-    while ((r = cox_future_wait(future, WAIT_MS)) == COX_ETIMEDOUT) {
-        show_progress(client, epoch);
-        if (interrupted) {
-            return 128 + SIGINT;
-        }
-    }
-    if (r == 0) {
-        r = cox_future_result(future, "rows", &rows);
-    }
-    if (r == 0) {
-        r = cox_future_result(future, "loss", &loss);
-    }
-    if (r == 0) {
-        client->rows += *(const int64_t *)rows.data;
-        client->rows_of_loss += *(const int64_t *)rows.data;
-        client->loss += *(const double *)loss.data;
-    }
-    int code = 0;
-    if (r == COX_ESTEP) {
-        /* The step's message: for a bad row it names file, line and reason. */
-        struct cox_error error = COX_ERROR_INIT;
-        (void)cox_future_error(future, &error);
-        (void)fprintf(stderr, "ctr: %s\n", error.message);
-        code = error.step_code == 2 ? 2 : 1;
-    } else if (r != 0) {
-        code = complain("a step failed");
-    }
-    cox_future_free(future);
-    client->n_done++;
-    return code;
-}
-
-static int schedule(struct client *client, const struct range *range, int epoch)
-{
-    const struct options *o = client->options;
-    const struct cox_value args[] = {
-        COX_VECTOR("path", COX_U8, strlen(o->train), o->train),
-        COX_SCALAR("offset", COX_I64, &range->offset),
-        COX_SCALAR("len", COX_I64, &range->len),
-        COX_SCALAR("line", COX_I64, &range->line),
-        COX_SCALAR("l2", COX_F64, &o->l2),
-    };
-    struct cox_call call = COX_CALL_INIT;
-    call.args = args;
-    call.n_args = sizeof(args) / sizeof(*args);
-    call.cursor = client->next + 1;
-    struct cox_future **future = &client->futures[client->n_scheduled % WINDOW];
-    int r = cox_schedule(client->c, client->train, &call, future); /* returns at once */
-    if (r == 0) {
-        client->n_scheduled++;
-        return 0;
-    }
-    /* An earlier step has failed: its future has the details. */
-    while (client->n_done < client->n_scheduled) {
-        int code = take_result(client, epoch);
-        if (code != 0) {
-            return code;
-        }
-    }
-    return complain("cannot schedule");
-}
+/* ---- scheduling */
 
 static int save_checkpoint(struct client *client, bool final)
 {
@@ -334,15 +325,34 @@ static int save_checkpoint(struct client *client, bool final)
                : complain("cannot write a checkpoint");
 }
 
-/* Takes results until at most `most` are awaited; writes checkpoints when they are
- * due. */
-static int drain(struct client *client, size_t most, int epoch)
+/* Waits for the oldest step. Shows progress meanwhile, and ends at Ctrl-C. Returns 0 or
+ * the program's exit code. If the step fails, that is the data set's affair: it has the
+ * rows trained on by another step, or reports them at the end. */
+static int await_step(struct client *client)
 {
-    size_t per_checkpoint = client->n_ranges / (size_t)client->options->checkpoints + 1;
+    struct cox_future *future = client->futures[client->n_done % WINDOW];
+    int r;
+    while ((r = cox_future_wait(future, WAIT_MS)) == COX_ETIMEDOUT) {
+        show_progress(client);
+        if (interrupted) {
+            return 128 + SIGINT;
+        }
+    }
+    cox_future_free(future);
+    client->n_done++;
+    return r == COX_ECLOSED ? complain("a step failed") : 0;
+}
+
+/* Waits until at most `most` steps are under way; writes checkpoints when they are
+ * due. */
+static int drain(struct client *client, size_t most)
+{
+    size_t per_checkpoint =
+        progress_of(client).tasks / (size_t)client->options->checkpoints + 1;
     int code = 0;
     while (code == 0 && client->n_scheduled - client->n_done > most) {
-        code = take_result(client, epoch);
-        show_progress(client, epoch);
+        code = await_step(client);
+        show_progress(client);
         if (code == 0 &&
             client->n_done - client->steps_checkpointed >= per_checkpoint) {
             code = save_checkpoint(client, false); /* steps go on meanwhile */
@@ -354,27 +364,45 @@ static int drain(struct client *client, size_t most, int epoch)
     return code;
 }
 
-static void shuffle(struct range *ranges, size_t n, uint64_t *state)
+/* Schedules a step with the next task of the data set; at the end *ret_all is true. */
+static int schedule(struct client *client, bool *ret_all)
 {
-    for (size_t i = n; i > 1; i--) {
-        *state = *state * 6364136223846793005u + 1442695040888963407u;
-        size_t j = (size_t)(*state >> 33) % i;
-        struct range swap = ranges[i - 1];
-        ranges[i - 1] = ranges[j];
-        ranges[j] = swap;
+    const struct options *o = client->options;
+    const struct cox_value args[] = {
+        COX_SCALAR("l2", COX_F64, &o->l2),
+        COX_SCALAR("factors_l2", COX_F64, &o->factors_l2),
+    };
+    struct cox_call call = COX_CALL_INIT;
+    call.args = args;
+    call.n_args = sizeof(args) / sizeof(*args);
+    struct cox_future **future = &client->futures[client->n_scheduled % WINDOW];
+    int r = cox_schedule_next(client->c, client->train, client->rows, &call, future);
+    if (r == 0) {
+        client->n_scheduled++;
+        return 0;
     }
+    if (r == COX_EEOF) {
+        *ret_all = true;
+        return 0;
+    }
+    (void)complain("training failed");
+    return r == COX_EFORMAT ? 2 : 1; /* a malformed row: the text has file and offset */
 }
 
-static int train_epoch(struct client *client, int epoch)
+/* Schedules all tasks of all epochs. */
+static int train_all(struct client *client)
 {
+    bool all = false;
     int code = 0;
-    for (size_t i = 0; code == 0 && i < client->n_ranges; i++, client->next++) {
-        if (client->next < client->resumed) {
-            continue; /* an earlier client has trained on this range */
-        }
-        code = drain(client, WINDOW - 1, epoch);
+    while (code == 0 && !all) {
+        /* When all tasks are given out, cox_schedule_next waits for the last ones: let
+         * drain wait instead, which shows progress. */
+        struct cox_dataset_progress rows = progress_of(client);
+        uint64_t given = rows.pending + rows.done + rows.failed + rows.skipped;
+        bool last = given >= rows.tasks * rows.epochs;
+        code = drain(client, last ? 0 : WINDOW - 1);
         if (code == 0) {
-            code = schedule(client, &client->ranges[i], epoch);
+            code = schedule(client, &all);
         }
         if (code == 0 && evaluator_ended(client, false)) {
             code = client->evaluator_code != 0 ? client->evaluator_code : 1;
@@ -385,49 +413,17 @@ static int train_epoch(struct client *client, int epoch)
 
 /* ---- the end */
 
-/* The number that follows "key": in a line of eval.jsonl. */
-static double number_in(const char *line, const char *key)
-{
-    char quoted[64];
-    (void)snprintf(quoted, sizeof(quoted), "\"%s\":", key);
-    const char *at = strstr(line, quoted);
-    return at != NULL ? strtod(at + strlen(quoted), NULL) : 0;
-}
-
-/* Prints the evaluator's reports as a table; `line`: the last one. Returns how many
- * there are. */
-static int read_verdict(const struct client *client, char *line, size_t len)
-{
-    char path[1024];
-    char next[1024];
-    int n = 0;
-    (void)snprintf(path, sizeof(path), "%s/checkpoints/eval.jsonl",
-                   client->options->out);
-    FILE *file = fopen(path, "re");
-    (void)printf("\n%10s  %8s  %8s  %10s\n", "checkpoint", "auc", "logloss",
-                 "table rows");
-    while (file != NULL && fgets(next, sizeof(next), file) != NULL) {
-        (void)snprintf(line, len, "%s", next);
-        (void)printf("%10.0f  %8.4f  %8.4f  %10.0f\n", number_in(line, "checkpoint"),
-                     number_in(line, "auc"), number_in(line, "logloss"),
-                     number_in(line, "table_rows"));
-        n++;
-    }
-    if (file != NULL) {
-        (void)fclose(file);
-    }
-    return n;
-}
-
 static int finish(struct client *client)
 {
     const struct options *o = client->options;
-    int code = drain(client, 0, o->epochs);
-    if (code == 0 && cox_join(client->c, -1) != 0) { /* no step is under way any more */
+    int code = 0;
+    if (cox_join(client->c, -1) != 0) { /* no step is under way any more */
         code = complain("training failed");
     }
     double seconds = now_s() - client->start_s;
-    if (code == 0 && client->rows == 0 && client->resumed == 0) {
+    uint64_t all_rows = progress_of(client).records;
+    uint64_t rows = all_rows - client->rows_before;
+    if (code == 0 && all_rows == 0) {
         (void)fprintf(stderr, "ctr: %s: has no rows\n", o->train);
         code = 2;
     }
@@ -445,32 +441,31 @@ static int finish(struct client *client)
     if (isatty(STDOUT_FILENO) != 0) {
         (void)printf("\r\033[K");
     }
-    int n_evaluations = read_verdict(client, line, sizeof(line));
-    (void)printf("\n%lld examples in %.1f s (%.0f/s) on %d epochs of %s; checkpoints, "
+    int n_evaluations = evaluate_verdict(o, line, sizeof(line));
+    (void)printf("\n%llu examples in %.1f s (%.0f/s) on %d epochs of %s; checkpoints, "
                  "eval.jsonl and logs are in %s\n\n",
-                 (long long)client->rows, seconds, (double)client->rows / seconds,
-                 o->epochs, o->train, o->out);
+                 (unsigned long long)rows, seconds, (double)rows / seconds, o->epochs,
+                 o->train, o->out);
     (void)printf(
-        "{\"examples\": %lld, \"examples_per_s\": %.0f, \"steps\": %zu, "
+        "{\"examples\": %llu, \"examples_per_s\": %.0f, \"steps\": %zu, "
         "\"epochs\": %d, \"checkpoints\": %llu, \"evaluations\": %d, "
         "\"auc\": %.6f, \"logloss\": %.6f, \"seconds\": %.3f, \"model\": \"%s\"}\n",
-        (long long)client->rows, (double)client->rows / seconds, client->n_done,
-        o->epochs, (unsigned long long)client->checkpoint, n_evaluations,
-        number_in(line, "auc"), number_in(line, "logloss"), seconds, o->model);
+        (unsigned long long)rows, (double)rows / seconds, client->n_done, o->epochs,
+        (unsigned long long)client->checkpoint, n_evaluations,
+        evaluate_number(line, "auc"), evaluate_number(line, "logloss"), seconds,
+        o->model);
     return 0;
 }
 
 static int train(struct client *client, const char *self)
 {
-    uint64_t order = client->options->seed;
     int code = open_crew(client);
     if (code == 0) {
         code = start_evaluator(client, self);
     }
     client->start_s = client->shown_s = now_s();
-    for (int epoch = 1; code == 0 && epoch <= client->options->epochs; epoch++) {
-        shuffle(client->ranges, client->n_ranges, &order);
-        code = train_epoch(client, epoch);
+    if (code == 0) {
+        code = train_all(client);
     }
     if (code == 0) {
         code = finish(client);
@@ -518,7 +513,6 @@ static int prepare_data(struct options *o)
     static char train_path[PATH_MAX];
     static char valid_path[PATH_MAX];
     static char full_path[PATH_MAX];
-    struct data_error error;
     if (o->train == NULL) {
         (void)snprintf(train_path, sizeof(train_path), "%s/train.libsvm", o->out);
         (void)snprintf(valid_path, sizeof(valid_path), "%s/valid.libsvm", o->out);
@@ -527,10 +521,12 @@ static int prepare_data(struct options *o)
             "%s\n",
             (long long)o->rows, (unsigned long long)o->seed, o->out);
         (void)fflush(stdout);
-        if (clicks_generate(train_path, (size_t)o->rows, o->seed, 0, &error) != 0 ||
-            clicks_generate(valid_path, (size_t)o->rows / 10 + 1, o->seed, 1, &error) !=
-                0) {
-            (void)fprintf(stderr, "ctr: %s\n", error.text);
+        struct clicks log = {(size_t)o->rows, o->seed, (uint64_t)o->ids, o->pairs};
+        struct clicks test = log;
+        test.n_rows = log.n_rows / 10 + 1;
+        if (clicks_generate(train_path, &log, 0) != 0 ||
+            clicks_generate(valid_path, &test, 1) != 0) {
+            (void)fprintf(stderr, "ctr: %s: %s\n", o->out, strerror(errno));
             return 2;
         }
         o->train = train_path;
@@ -547,7 +543,6 @@ int main(int argc, char **argv)
 {
     struct options options;
     struct client client = {.options = &options};
-    struct data_error error;
     int r = options_parse(argc, argv, &options);
     if (r != 0) {
         return r == 1 ? 0 : r;
@@ -570,14 +565,5 @@ int main(int argc, char **argv)
         (void)fprintf(stderr, "ctr: %s: %s\n", options.valid, strerror(errno));
         r = 2;
     }
-    if (r == 0 && ranges_of(options.train, options.rows_per_step, &client.ranges,
-                            &client.n_ranges, &error) != 0) {
-        (void)fprintf(stderr, "ctr: %s\n", error.text);
-        r = 2;
-    }
-    if (r == 0) {
-        r = train(&client, argv[0]);
-    }
-    free(client.ranges);
-    return r;
+    return r == 0 ? train(&client, argv[0]) : r;
 }

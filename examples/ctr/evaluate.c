@@ -10,32 +10,36 @@
 #include <coxswain/coxswain.h>
 
 #include "model.h"
+#include "rows.h"
 
 /* Memory for one pass over the rows, allocated once. */
 struct scorer {
     struct rows rows;
-    uint32_t dim;
-    float *weights; /* a row for each key */
+    struct model model;
     float *scores;
 };
 
-/* Loads the weights that the rows need, and scores them all. 0 or a COX_E... code. */
-static int score(struct scorer *s, struct cox_evaluator *evaluator, double *ret_logloss,
-                 float *ret_bias)
+/* Loads the parameters that the rows need, and scores them all. 0 or a COX_E... code. */
+static int score(struct scorer *s, struct cox_evaluator *evaluator, double *ret_logloss)
 {
-    float bias = 0;
+    const struct cox_batch *batch = &s->rows.batch;
+    struct model *model = &s->model;
+    size_t n = s->rows.n_features;
     double loss = 0;
-    int r = cox_evaluator_read(evaluator, "bias", &bias, sizeof(bias));
+    int r = cox_evaluator_read(evaluator, "bias", &model->bias, sizeof(model->bias));
     if (r == 0) {
-        r = cox_evaluator_lookup(evaluator, "weights", s->rows.keys, s->rows.n_keys,
-                                 s->dim, s->weights);
+        r = cox_evaluator_lookup(evaluator, "weights", batch->keys, n, 1,
+                                 model->weights);
     }
-    for (size_t i = 0; r == 0 && i < s->rows.n_rows; i++) {
-        s->scores[i] = model_score(&s->rows, i, s->weights, s->dim, bias);
-        loss += model_loss(s->scores[i], s->rows.labels[i]);
+    if (r == 0 && model->factors != NULL) {
+        r = cox_evaluator_lookup(evaluator, "factors", batch->keys, n, MODEL_FACTORS,
+                                 model->factors);
     }
-    *ret_logloss = loss / (double)s->rows.n_rows;
-    *ret_bias = bias;
+    for (size_t i = 0; r == 0 && i < batch->n; i++) {
+        s->scores[i] = model_score(model, batch, i);
+        loss += model_loss(s->scores[i], batch->labels[i]);
+    }
+    *ret_logloss = loss / (double)batch->n;
     return r;
 }
 
@@ -43,12 +47,11 @@ static int evaluate_one(struct scorer *s, struct cox_evaluator *evaluator,
                         const struct cox_checkpoint_info *info)
 {
     double logloss = 0;
-    float bias = 0;
     double auc = 0;
     uint64_t table_rows = 0;
-    int r = score(s, evaluator, &logloss, &bias);
+    int r = score(s, evaluator, &logloss);
     if (r == 0) {
-        r = cox_auc(s->rows.labels, s->scores, s->rows.n_rows, &auc);
+        r = cox_auc(s->rows.labels, s->scores, s->rows.batch.n, &auc);
     }
     if (r == 0) {
         r = cox_evaluator_rows(evaluator, "weights", &table_rows);
@@ -59,9 +62,9 @@ static int evaluate_one(struct scorer *s, struct cox_evaluator *evaluator,
     const struct cox_score metrics[] = {
         {"auc", auc},
         {"logloss", logloss},
-        {"rows", (double)s->rows.n_rows},
+        {"rows", (double)s->rows.batch.n},
         {"table_rows", (double)table_rows},
-        {"bias", (double)bias},
+        {"bias", (double)s->model.bias},
         {"final", info->final},
     };
     return cox_evaluator_report(evaluator, metrics, sizeof(metrics) / sizeof(*metrics));
@@ -97,33 +100,70 @@ static int follow(struct scorer *s, struct cox_evaluator *evaluator)
     return 1;
 }
 
+/* Prepares memory for the rows of a file. 0 or the program's exit code. */
+static int open_scorer(struct scorer *s, const struct options *options)
+{
+    if (rows_read(options->valid, &s->rows) != 0) {
+        return 2;
+    }
+    s->scores = malloc((s->rows.batch.n + 1) * sizeof(*s->scores));
+    int is_fm = strcmp(options->model, "fm") == 0;
+    if (!model_init(&s->model, s->rows.n_features, is_fm) || s->scores == NULL) {
+        (void)fputs("ctr: evaluator: out of memory\n", stderr);
+        return 1;
+    }
+    return 0;
+}
+
 int evaluate(const struct options *options)
 {
-    struct scorer s = {.dim = strcmp(options->model, "fm") == 0 ? MODEL_FM_DIM
-                                                                : MODEL_LR_DIM};
+    struct scorer s = {0};
     struct cox_evaluator *evaluator;
     struct cox_evaluator_options patience = COX_EVALUATOR_OPTIONS_INIT;
-    struct data_error error;
     char dir[1024];
     patience.first_timeout_ms = patience.idle_timeout_ms = 1000;
     (void)snprintf(dir, sizeof(dir), "%s/checkpoints", options->out);
-    if (rows_read(options->valid, 0, 0, 1, &s.rows, &error) != 0) {
-        (void)fprintf(stderr, "ctr: %s\n", error.text);
-        return 2;
+    int code = open_scorer(&s, options);
+    if (code == 0) {
+        code = 1;
+        if (cox_evaluator_open(dir, &patience, &evaluator) == 0) {
+            code = follow(&s, evaluator);
+            cox_evaluator_close(evaluator);
+        }
     }
-    s.weights = malloc((s.rows.n_keys + 1) * s.dim * sizeof(*s.weights));
-    s.scores = malloc((s.rows.n_rows + 1) * sizeof(*s.scores));
-    int code = 1;
-    if (s.rows.n_rows == 0) {
-        (void)fprintf(stderr, "ctr: %s: has no rows\n", options->valid);
-        code = 2;
-    } else if (s.weights != NULL && s.scores != NULL &&
-               cox_evaluator_open(dir, &patience, &evaluator) == 0) {
-        code = follow(&s, evaluator);
-        cox_evaluator_close(evaluator);
-    }
-    free(s.weights);
+    model_fini(&s.model);
     free(s.scores);
     rows_free(&s.rows);
     return code;
+}
+
+double evaluate_number(const char *line, const char *key)
+{
+    char quoted[64];
+    (void)snprintf(quoted, sizeof(quoted), "\"%s\":", key);
+    const char *at = strstr(line, quoted);
+    return at != NULL ? strtod(at + strlen(quoted), NULL) : 0;
+}
+
+int evaluate_verdict(const struct options *options, char *line, size_t len)
+{
+    char path[1024];
+    char next[1024];
+    int n = 0;
+    (void)snprintf(path, sizeof(path), "%s/checkpoints/eval.jsonl", options->out);
+    FILE *file = fopen(path, "re");
+    (void)printf("\n%10s  %8s  %8s  %10s\n", "checkpoint", "auc", "logloss",
+                 "table rows");
+    while (file != NULL && fgets(next, sizeof(next), file) != NULL) {
+        (void)snprintf(line, len, "%s", next);
+        (void)printf("%10.0f  %8.4f  %8.4f  %10.0f\n",
+                     evaluate_number(line, "checkpoint"), evaluate_number(line, "auc"),
+                     evaluate_number(line, "logloss"),
+                     evaluate_number(line, "table_rows"));
+        n++;
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return n;
 }

@@ -3,6 +3,8 @@
 #ifndef CTR_EVALUATE_H
 #define CTR_EVALUATE_H
 
+#include <stddef.h>
+
 #include "options.h"
 
 /*
@@ -11,5 +13,12 @@
  * 0, 2 (what is wrong with the rows is printed), or 1.
  */
 int evaluate(const struct options *options);
+
+/* Prints the evaluator's reports as a table; `line`: the last one. Returns how many
+ * there are. */
+int evaluate_verdict(const struct options *options, char *line, size_t len);
+
+/* The number that follows "key": in a line of eval.jsonl; 0 if there is none. */
+double evaluate_number(const char *line, const char *key);
 
 #endif

@@ -25,18 +25,29 @@ static const char usage[] =
     "  --workers N           workers on this host (default 2)\n"
     "  --epochs N            passes over the rows (default 4)\n"
     "  --checkpoints N       checkpoints in an epoch (default 1)\n"
-    "  --rows-per-step N     rows in one step (default 64)\n"
-    "  --learning-rate X     of Adagrad (default 0.1)\n"
+    "  --batch N             rows of one gradient (default 64)\n"
+    "  --learning-rate X     of the weights, Adagrad (default 0.1)\n"
     "  --accumulator X       of Adagrad, at first: more damps rare features (default "
     "100)\n"
-    "  --l2 X                weight of the squared weights (default 0.01)\n"
+    "  --l2 X                penalty of a row's squared weights (default 0.0001)\n"
+    "  --factors-rate X      of the factors, Adagrad (default 0.02)\n"
+    "  --factors-l2 X        penalty of a row's squared factors (default 0.003)\n"
     "  --seed N              of the generated log and the order of rows (default 1)\n"
     "  --rows N              to generate (default 200000)\n"
+    "  --ids N               ids of each of their 20 fields (default 5000)\n"
+    "  --pairs X             how much pairs of ids count in them (default 0)\n"
     "  --resume              go on where an earlier run with the same --out ended\n"
     "  --role client|evaluator   the evaluator is started by the client\n"
     "  --help                print this\n";
 
-enum { OPTION_FORMAT = 256, OPTION_RESUME };
+enum {
+    OPTION_FORMAT = 256,
+    OPTION_RESUME,
+    OPTION_FACTORS_RATE,
+    OPTION_FACTORS_L2,
+    OPTION_PAIRS,
+    OPTION_IDS
+};
 
 static int wrong(const char *option, const char *takes, const char *value)
 {
@@ -112,6 +123,12 @@ static int set(struct options *o, int key, const char *name, const char *text)
         return parse_real(name, text, &o->accumulator);
     case 'l':
         return parse_real(name, text, &o->l2);
+    case OPTION_FACTORS_RATE:
+        return parse_real(name, text, &o->factors_rate);
+    case OPTION_FACTORS_L2:
+        return parse_real(name, text, &o->factors_l2);
+    case OPTION_PAIRS:
+        return parse_real(name, text, &o->pairs);
     case 'p':
         r = parse_int(name, text, 64, &n);
         o->ps = (int)n;
@@ -130,7 +147,11 @@ static int set(struct options *o, int key, const char *name, const char *text)
         return r;
     case 'b':
         r = parse_int(name, text, 1000000, &n);
-        o->rows_per_step = (int)n;
+        o->batch = (int)n;
+        return r;
+    case OPTION_IDS:
+        r = parse_int(name, text, 1000000000, &n);
+        o->ids = (int)n;
         return r;
     case 's':
         r = parse_int(name, text, 1000000000, &n);
@@ -155,10 +176,14 @@ static const struct option table[] = {
     {"workers", required_argument, NULL, 'w'},
     {"epochs", required_argument, NULL, 'e'},
     {"checkpoints", required_argument, NULL, 'c'},
-    {"rows-per-step", required_argument, NULL, 'b'},
+    {"batch", required_argument, NULL, 'b'},
     {"learning-rate", required_argument, NULL, 'a'},
     {"accumulator", required_argument, NULL, 'i'},
     {"l2", required_argument, NULL, 'l'},
+    {"factors-rate", required_argument, NULL, OPTION_FACTORS_RATE},
+    {"factors-l2", required_argument, NULL, OPTION_FACTORS_L2},
+    {"ids", required_argument, NULL, OPTION_IDS},
+    {"pairs", required_argument, NULL, OPTION_PAIRS},
     {"seed", required_argument, NULL, 's'},
     {"rows", required_argument, NULL, 'n'},
     {"resume", no_argument, NULL, OPTION_RESUME},
@@ -175,12 +200,15 @@ static const struct options defaults = {
     .workers = 2,
     .epochs = 4,
     .checkpoints = 1,
-    .rows_per_step = 64,
+    .batch = 64,
     .learning_rate = 0.1,
     .accumulator = 100,
-    .l2 = 0.01,
+    .l2 = 0.0001,
+    .factors_rate = 0.02,
+    .factors_l2 = 0.003,
     .seed = 1,
     .rows = 200000,
+    .ids = 5000,
 };
 
 int options_parse(int argc, char **argv, struct options *ret)

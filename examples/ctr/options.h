@@ -15,13 +15,17 @@ struct options {
     int workers;
     int epochs;
     int checkpoints; /* in an epoch */
-    int rows_per_step;
+    int batch;       /* rows of a gradient */
     double learning_rate;
     double accumulator;
     double l2;
+    double factors_rate;
+    double factors_l2;
     uint64_t seed;
     bool resume;
     int64_t rows; /* rows to generate, if no files are given */
+    int ids;      /* of each field of theirs */
+    double pairs; /* how much pairs of ids count in them */
 };
 
 /*

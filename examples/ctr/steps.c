@@ -1,114 +1,111 @@
 /*
  * The step module of the click model: what runs on the workers.
  *
- * `train` takes a range of lines of a file, pulls the weights of the features that
- * occur in it, and pushes their gradients. Pushes are applied, once on every parameter
- * server, when the step returns 0.
+ * `train` takes the rows of its task in batches. For each batch it pulls the parameters
+ * of the features that occur in it, and pushes their gradients. The pushes are applied,
+ * once on every parameter server, when the step returns 0.
  *
- * Arguments: path (U8 vector), offset, len, line (I64: struct range), l2 (F64)
- * Results:   rows (I64), loss (F64: sum of log losses)
+ * Arguments: l2, factors_l2 (F64)
+ * The metric "loss" is the mean log loss of a row.
  */
 #include <coxswain/step.h>
-
-#include <stdlib.h>
-#include <string.h>
 
 #include "model.h"
 
 struct task {
-    char path[1024];
-    struct range range;
+    struct cox_variable *bias;
+    struct cox_variable *weights;
+    struct cox_variable *factors; /* NULL: the client has made no such table */
+    struct cox_variable *loss;
     float l2;
+    float factors_l2;
 };
 
-/* Reads the arguments; the client and this function agree on names and types. */
-static int read_task(struct cox_step *step, struct task *ret)
+static int begin(struct cox_step *step, struct task *ret)
 {
-    const struct cox_value *path = cox_step_argument(step, "path");
-    const int64_t *offset = cox_step_scalar(step, "offset", COX_I64);
-    const int64_t *len = cox_step_scalar(step, "len", COX_I64);
-    const int64_t *line = cox_step_scalar(step, "line", COX_I64);
     const double *l2 = cox_step_scalar(step, "l2", COX_F64);
-    if (path == NULL || path->rank != 1 || path->shape[0] >= sizeof(ret->path) ||
-        offset == NULL || len == NULL || line == NULL || l2 == NULL) {
-        return cox_step_fail(step, 1, "train needs path, offset, len, line and l2");
+    const double *factors_l2 = cox_step_scalar(step, "factors_l2", COX_F64);
+    if (l2 == NULL || factors_l2 == NULL) {
+        return cox_step_fail(step, 1, "train needs l2 and factors_l2");
     }
-    memcpy(ret->path, path->data, path->shape[0]);
-    ret->path[path->shape[0]] = '\0';
-    ret->range = (struct range){*offset, *len, *line};
     ret->l2 = (float)*l2;
-    return 0;
+    ret->factors_l2 = (float)*factors_l2;
+    int r = cox_step_variable(step, "bias", &ret->bias);
+    r = r != 0 ? r : cox_step_variable(step, "weights", &ret->weights);
+    r = r != 0 ? r : cox_step_variable(step, "loss", &ret->loss);
+    if (r == 0 && cox_step_variable(step, "factors", &ret->factors) == COX_ENOENT) {
+        ret->factors = NULL;
+    }
+    return r;
 }
 
-/* One step of gradient descent on the rows; memory for weights and gradients is
- * given. */
-static int learn(struct cox_step *step, const struct rows *rows,
-                 struct cox_variable *weights, struct cox_variable *bias, uint32_t dim,
-                 float l2, float *w, float *gradients)
+/* A feature is listed as often as it occurs: pulls transfer it once, and pushes sum its
+ * gradients. */
+static int pull(struct cox_step *step, const struct task *task,
+                const struct cox_batch *batch, struct model *model)
 {
-    float b = 0;
-    float bias_gradient = 0;
-    struct cox_pull pulls[] = {
-        {weights, cox_rows_listed(rows->keys, rows->n_keys), w, 0},
-        {bias, cox_rows_all(), &b, 0},
+    struct cox_rows rows = cox_rows_listed(batch->keys, batch->begin[batch->n]);
+    const struct cox_pull pulls[] = {
+        {task->bias, cox_rows_all(), &model->bias, 0},
+        {task->weights, rows, model->weights, 0},
+        {task->factors, rows, model->factors, 0},
     };
-    int r = cox_step_pull(step, pulls, 2);
+    return cox_step_pull(step, pulls, task->factors != NULL ? 3 : 2);
+}
+
+static int push(struct cox_step *step, const struct task *task,
+                const struct cox_batch *batch, const struct model *gradient)
+{
+    size_t n = batch->begin[batch->n];
+    int r = cox_step_push(step, task->bias, &gradient->bias);
+    if (r == 0) {
+        r = cox_step_push_rows(step, task->weights, batch->keys, n, gradient->weights);
+    }
+    if (r == 0 && task->factors != NULL) {
+        r = cox_step_push_rows(step, task->factors, batch->keys, n, gradient->factors);
+    }
+    return r;
+}
+
+/* One step of gradient descent; memory for parameters and gradients is given. */
+static int learn(struct cox_step *step, const struct task *task,
+                 const struct cox_batch *batch, struct model *model,
+                 struct model *gradient)
+{
+    int r = pull(step, task, batch, model);
     if (r != 0) {
         return r;
     }
-    double loss = model_gradient(rows, w, dim, b, l2, gradients, &bias_gradient);
-    r = cox_step_push_rows(step, weights, rows->keys, rows->n_keys, gradients);
-    if (r == 0) {
-        r = cox_step_push(step, bias, &bias_gradient);
-    }
-    const int64_t n_rows = (int64_t)rows->n_rows;
-    const struct cox_value results[] = {
-        COX_SCALAR("rows", COX_I64, &n_rows),
-        COX_SCALAR("loss", COX_F64, &loss),
-    };
-    for (int i = 0; r == 0 && i < 2; i++) {
-        r = cox_step_return(step, &results[i]);
-    }
+    double n = (double)batch->n;
+    double loss = model_gradient(model, batch, task->l2, task->factors_l2, gradient);
+    r = push(step, task, batch, gradient);
+    return r == 0 ? cox_step_metric_add(step, task->loss, loss / n, n) : r;
+}
+
+static int train_batch(struct cox_step *step, const struct task *task,
+                       const struct cox_batch *batch)
+{
+    struct model model;
+    struct model gradient;
+    size_t n = batch->begin[batch->n];
+    int ready = model_init(&model, n, task->factors != NULL);
+    ready = model_init(&gradient, n, task->factors != NULL) && ready;
+    int r = ready ? learn(step, task, batch, &model, &gradient)
+                  : cox_step_fail(step, 2, "out of memory");
+    model_fini(&model);
+    model_fini(&gradient);
     return r;
 }
 
 static int train(struct cox_step *step)
 {
-    struct task task = {0};
-    struct rows rows;
-    struct data_error error;
-    struct cox_variable *weights;
-    struct cox_variable *bias;
-    uint32_t dtype;
-    uint32_t rank;
-    uint64_t shape[COX_RANK_MAX];
-    int r = read_task(step, &task);
-    if (r == 0) {
-        r = cox_step_variable(step, "weights", &weights);
+    struct task task;
+    struct cox_batch batch = COX_BATCH_INIT;
+    int r = begin(step, &task);
+    while (r == 0 && (r = cox_step_batch(step, &batch)) == 0) {
+        r = train_batch(step, &task, &batch);
     }
-    if (r == 0) {
-        r = cox_step_variable(step, "bias", &bias);
-    }
-    if (r == 0) {
-        r = cox_step_shape(step, weights, &dtype, &rank, shape);
-    }
-    if (r != 0) {
-        return r;
-    }
-    if (rows_read(task.path, task.range.offset, task.range.len, task.range.line, &rows,
-                  &error) != 0) {
-        return cox_step_fail(step, 2, "%s", error.text);
-    }
-    uint32_t dim = (uint32_t)shape[0];
-    float *w = malloc((rows.n_keys + 1) * dim * sizeof(*w));
-    float *gradients = malloc((rows.n_keys + 1) * dim * sizeof(*gradients));
-    r = w == NULL || gradients == NULL
-            ? cox_step_fail(step, 3, "out of memory")
-            : learn(step, &rows, weights, bias, dim, task.l2, w, gradients);
-    free(w);
-    free(gradients);
-    rows_free(&rows);
-    return r;
+    return r == COX_EEOF ? 0 : r;
 }
 
 COX_STEPS(COX_STEP("train", train));

@@ -1,7 +1,7 @@
-/* Rows for the click model: reading libsvm text, cutting a file into ranges for the
- * steps, and generating a click log. Plain C, no Coxswain in here. */
-#ifndef CTR_DATA_H
-#define CTR_DATA_H
+/* Rows for the steps of case `train` (click_steps.c): reading libsvm text, and cutting a
+ * file into ranges for the steps. */
+#ifndef BENCH_CLICK_ROWS_H
+#define BENCH_CLICK_ROWS_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -47,11 +47,5 @@ struct range {
  * error. */
 int ranges_of(const char *path, int64_t lines, struct range **ret, size_t *ret_n,
               struct data_error *error);
-
-/* Writes a click log of n_rows rows in libsvm form. The labels follow a planted model
- * (weights drawn by `seed`); the ids follow a power law, as in real logs. `part` varies
- * the rows and not the model: 0 to train on, 1 to test on. 0 or -1. */
-int clicks_generate(const char *path, size_t n_rows, uint64_t seed, int part,
-                    struct data_error *error);
 
 #endif

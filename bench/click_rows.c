@@ -1,5 +1,5 @@
-/* See data.h. */
-#include "data.h"
+/* See click_rows.h. */
+#include "bench/click_rows.h"
 
 #include <errno.h>
 #include <math.h>
@@ -275,61 +275,4 @@ int ranges_of(const char *path, int64_t lines, struct range **ret, size_t *ret_n
     *ret = ranges;
     *ret_n = n;
     return 0;
-}
-
-/* ---- a click log with a planted model */
-
-enum { FIELDS = 20, FIELD_IDS = 5000 };
-
-/* splitmix64 */
-static uint64_t next_random(uint64_t *state)
-{
-    uint64_t z = (*state += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
-
-static double next_unit(uint64_t *state)
-{
-    return (double)(next_random(state) >> 11) * 0x1p-53;
-}
-
-/* An id of 1 .. FIELD_IDS, about as often as 1 / id: few common ones, a long tail. */
-static uint64_t next_id(uint64_t *state)
-{
-    return (uint64_t)pow(FIELD_IDS, next_unit(state));
-}
-
-/* The planted weight of a feature: a number that depends on seed and id alone. */
-static double weight_of(uint64_t seed, uint64_t id)
-{
-    uint64_t state = seed ^ (id * 0x9e3779b97f4a7c15u);
-    return (next_unit(&state) + next_unit(&state) - 1.0) * 1.6;
-}
-
-int clicks_generate(const char *path, size_t n_rows, uint64_t seed, int part,
-                    struct data_error *error)
-{
-    FILE *file = fopen(path, "we");
-    uint64_t state = seed * 2 + (uint64_t)part;
-    if (file == NULL) {
-        return fail(error, "%s: %s", path, strerror(errno));
-    }
-    for (size_t r = 0; r < n_rows; r++) {
-        uint64_t ids[FIELDS];
-        double score = -1.2;
-        for (uint64_t f = 0; f < FIELDS; f++) {
-            ids[f] = f * FIELD_IDS + next_id(&state);
-            score += weight_of(seed, ids[f]);
-        }
-        (void)fputs(next_unit(&state) < 1.0 / (1.0 + exp(-score)) ? "1" : "0", file);
-        for (int f = 0; f < FIELDS; f++) {
-            (void)fprintf(file, " %llu:1", (unsigned long long)ids[f]);
-        }
-        (void)fputc('\n', file);
-    }
-    bool bad = ferror(file) != 0;
-    bad = fclose(file) != 0 || bad;
-    return bad ? fail(error, "%s: %s", path, strerror(errno)) : 0;
 }
