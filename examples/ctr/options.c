@@ -93,42 +93,32 @@ static int parse_choice(const char *option, const char *text, const char *a,
     return 0;
 }
 
-static int set(struct options *o, int key, const char *name, const char *text)
+/* Where the real number of an option goes; NULL: it is none. */
+static double *real_of(struct options *o, int key)
+{
+    switch (key) {
+    case 'a':
+        return &o->learning_rate;
+    case 'i':
+        return &o->accumulator;
+    case 'l':
+        return &o->l2;
+    case OPTION_FACTORS_RATE:
+        return &o->factors_rate;
+    case OPTION_FACTORS_L2:
+        return &o->factors_l2;
+    case OPTION_PAIRS:
+        return &o->pairs;
+    default:
+        return NULL;
+    }
+}
+
+static int set_number(struct options *o, int key, const char *name, const char *text)
 {
     long n = 0;
-    const char *ignored;
-    int r = 0;
+    int r;
     switch (key) {
-    case 't':
-        o->train = text;
-        return 0;
-    case 'v':
-        o->valid = text;
-        return 0;
-    case 'o':
-        o->out = text;
-        return 0;
-    case OPTION_RESUME:
-        o->resume = true;
-        return 0;
-    case OPTION_FORMAT:
-        return parse_choice(name, text, "libsvm", "libsvm", &ignored);
-    case 'm':
-        return parse_choice(name, text, "lr", "fm", &o->model);
-    case 'r':
-        return parse_choice(name, text, "client", "evaluator", &o->role);
-    case 'a':
-        return parse_real(name, text, &o->learning_rate);
-    case 'i':
-        return parse_real(name, text, &o->accumulator);
-    case 'l':
-        return parse_real(name, text, &o->l2);
-    case OPTION_FACTORS_RATE:
-        return parse_real(name, text, &o->factors_rate);
-    case OPTION_FACTORS_L2:
-        return parse_real(name, text, &o->factors_l2);
-    case OPTION_PAIRS:
-        return parse_real(name, text, &o->pairs);
     case 'p':
         r = parse_int(name, text, 64, &n);
         o->ps = (int)n;
@@ -163,6 +153,37 @@ static int set(struct options *o, int key, const char *name, const char *text)
         return r;
     default:
         return 2;
+    }
+}
+
+static int set(struct options *o, int key, const char *name, const char *text)
+{
+    double *real = real_of(o, key);
+    if (real != NULL) {
+        return parse_real(name, text, real);
+    }
+    const char *ignored;
+    switch (key) {
+    case 't':
+        o->train = text;
+        return 0;
+    case 'v':
+        o->valid = text;
+        return 0;
+    case 'o':
+        o->out = text;
+        return 0;
+    case OPTION_RESUME:
+        o->resume = true;
+        return 0;
+    case OPTION_FORMAT:
+        return parse_choice(name, text, "libsvm", "libsvm", &ignored);
+    case 'm':
+        return parse_choice(name, text, "lr", "fm", &o->model);
+    case 'r':
+        return parse_choice(name, text, "client", "evaluator", &o->role);
+    default:
+        return set_number(o, key, name, text);
     }
 }
 

@@ -99,7 +99,7 @@ static int train_batch(struct cox_step *step, const struct task *task,
 
 static int train(struct cox_step *step)
 {
-    struct task task;
+    struct task task = {0};
     struct cox_batch batch = COX_BATCH_INIT;
     int r = begin(step, &task);
     while (r == 0 && (r = cox_step_batch(step, &batch)) == 0) {

@@ -36,8 +36,13 @@ TEST(tool_tells_its_version_and_its_commands)
 TEST(every_program_has_help_and_takes_no_unknown_option)
 {
     static const char *const names[] = {
-        "coxswain-ps", "coxswain-worker", "coxswain-bench", "coxswain-chaos",
-        "ctr",         "early_stop",
+        "coxswain-ps",
+        "coxswain-worker",
+        "coxswain-bench",
+        "coxswain-chaos",
+        "ctr",
+        "early_stop",
+        "mf",
     };
     static const char *const commands[] = {"run", "cluster", "checkpoint"};
     static const char *const checkpoint[] = {"list", "show",   "verify",

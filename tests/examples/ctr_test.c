@@ -1,0 +1,43 @@
+/* The click model: a factorization machine learns pairs of ids, and logistic regression
+ * cannot. */
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/program.h"
+#include "tests/test.h"
+
+/* The area under the curve that the model reaches on a generated log. */
+static double auc_of(const char *model)
+{
+    struct program program;
+    char out[64];
+    (void)snprintf(out, sizeof(out), "ctr-%s", model);
+    const char *const argv[] = {"ctr",
+                                "--rows",
+                                "40000",
+                                "--ids",
+                                "5",
+                                "--pairs",
+                                "1",
+                                "--model",
+                                model,
+                                "--out",
+                                coxi_test_path(out),
+                                NULL};
+    assert_int_equal(0, program_run(&program, argv));
+    char *output = program_output(&program);
+    const char *at = strstr(output, "\"auc\": ");
+    assert_non_null(at);
+    double auc = strtod(at + strlen("\"auc\": "), NULL);
+    assert_non_null(strstr(output, "{\"examples\": 160000,")); /* each row, 4 times */
+    free(output);
+    return auc;
+}
+
+TEST(a_factorization_machine_learns_pairs_of_ids)
+{
+    double lr = auc_of("lr");
+    double fm = auc_of("fm");
+    assert_true(lr > 0.88);
+    assert_true(fm > lr + 0.02);
+}
