@@ -32,7 +32,7 @@ bad=$(
         check "coordinator/$room" "$rooms|cluster/|net/|checkpoint/|data/|common/|schema/|coxswain/"
     done
     check cli 'cli/|coordinator/|evaluator/|cluster/|net/|checkpoint/|data/|common/|schema/|coxswain/'
-    check examples '[a-z_]+\.h' # a program of its own: beside it, and <coxswain/...>
+    check examples '[a-z0-9_]+\.h' # a program of its own: beside it, and <coxswain/...>
     check bench "bench/|examples/|$all"
     check tests "[a-z_]+\.h|tests/|cli/|$all"
     check include 'coxswain/'

@@ -22,6 +22,7 @@
 #include "mf.h"
 
 enum { USERS = 1000, ITEMS = 500, RATINGS = 100000, EPOCHS = 12 };
+enum { N_USER_FACTORS = USERS * MF_RANK, N_ITEM_FACTORS = ITEMS * MF_RANK };
 
 static const double mean = 3.5;
 static const double noise = 0.3;
@@ -76,12 +77,12 @@ static void write_ratings(FILE *file, size_t n, const double *users,
 /* Writes train.csv and test.csv. 0, or -1 with errno set. */
 static int generate(char paths[2][1024])
 {
-    static double users[USERS * MF_RANK];
-    static double items[ITEMS * MF_RANK];
-    for (size_t i = 0; i < USERS * MF_RANK; i++) {
+    static double users[N_USER_FACTORS];
+    static double items[N_ITEM_FACTORS];
+    for (size_t i = 0; i < N_USER_FACTORS; i++) {
         users[i] = normal() / 2;
     }
-    for (size_t i = 0; i < ITEMS * MF_RANK; i++) {
+    for (size_t i = 0; i < N_ITEM_FACTORS; i++) {
         items[i] = normal();
     }
     for (int k = 0; k < 2; k++) {

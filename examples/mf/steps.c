@@ -59,12 +59,12 @@ static double compute(const struct cox_batch *batch, const struct work *work,
 }
 
 /* Trains on a batch or, if l2 is below 0, adds its errors to the metric. */
-static int run_batch(struct cox_step *step, const struct cox_batch *batch, float l2)
+static int run_batch(struct cox_step *step, const struct cox_batch *batch, float mean,
+                     float l2)
 {
-    struct cox_variable *table;
-    struct cox_variable *test;
+    struct cox_variable *table = NULL;
+    struct cox_variable *test = NULL;
     size_t n = 2 * (size_t)batch->n;
-    const double *mean = cox_step_scalar(step, "mean", COX_F64);
     struct work work = {malloc(n * MF_DIM * sizeof(float)),
                         malloc(n * MF_DIM * sizeof(float)),
                         malloc(n * sizeof(uint64_t))};
@@ -72,13 +72,12 @@ static int run_batch(struct cox_step *step, const struct cox_batch *batch, float
                 ? cox_step_fail(step, 1, "out of memory")
                 : cox_step_variable(step, "factors", &table);
     r = r != 0 ? r : cox_step_variable(step, "test", &test);
-    if (r == 0 && (mean == NULL || batch->begin[batch->n] != n)) {
-        r = cox_step_fail(step, 2,
-                          "a step needs a mean, and a rating a user and an item");
+    if (r == 0 && batch->begin[batch->n] != n) {
+        r = cox_step_fail(step, 2, "a rating has a user and an item");
     }
     r = r != 0 ? r : pull(step, batch, table, &work);
     if (r == 0) {
-        double squares = compute(batch, &work, (float)*mean, l2);
+        double squares = compute(batch, &work, mean, l2);
         r = l2 >= 0 ? cox_step_push_rows(step, table, work.keys, n, work.gradients)
                     : cox_step_metric_add(step, test, squares / (double)batch->n,
                                           (double)batch->n);
@@ -92,12 +91,13 @@ static int run_batch(struct cox_step *step, const struct cox_batch *batch, float
 static int run_task(struct cox_step *step, float l2)
 {
     struct cox_batch batch = COX_BATCH_INIT;
-    int r;
-    while ((r = cox_step_batch(step, &batch)) == 0) {
-        r = run_batch(step, &batch, l2);
-        if (r != 0) {
-            return r;
-        }
+    const double *mean = cox_step_scalar(step, "mean", COX_F64);
+    int r = 0;
+    if (mean == NULL) {
+        return cox_step_fail(step, 2, "a step needs a mean");
+    }
+    while (r == 0 && (r = cox_step_batch(step, &batch)) == 0) {
+        r = run_batch(step, &batch, (float)*mean, l2);
     }
     return r == COX_EEOF ? 0 : r;
 }

@@ -43,6 +43,7 @@ TEST(every_program_has_help_and_takes_no_unknown_option)
         "ctr",
         "early_stop",
         "mf",
+        "word2vec",
     };
     static const char *const commands[] = {"run", "cluster", "checkpoint"};
     static const char *const checkpoint[] = {"list", "show",   "verify",
