@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/data.h"
+#include "cli/data_command.h"
 #include "cli/data_output.h"
 #include "cli/data_progress.h"
 #include "cli/data_scan.h"

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "cli/data.h"
+#include "cli/data_command.h"
 #include "cli/data_progress.h"
 #include "cli/data_scan.h"
 #include "common/error.h"

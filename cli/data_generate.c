@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/data.h"
+#include "cli/data_command.h"
 #include "cli/data_output.h"
 #include "cli/data_progress.h"
 #include "cli/planted.h"

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cli/data.h"
+#include "cli/data_command.h"
 #include "cli/data_scan.h"
 #include "common/error.h"
 

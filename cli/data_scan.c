@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/data.h"
+#include "cli/data_command.h"
 #include "common/crc.h"
 #include "common/error.h"
 #include "data/format_lines.h"

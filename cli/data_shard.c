@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "cli/buckets.h"
-#include "cli/data.h"
+#include "cli/data_command.h"
 #include "cli/data_output.h"
 #include "cli/data_progress.h"
 #include "cli/data_scan.h"

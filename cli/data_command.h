@@ -1,6 +1,6 @@
-/* Functions that the commands of `coxswain data` share. Main thread. */
-#ifndef COXI_CLI_DATA_H
-#define COXI_CLI_DATA_H
+/* The commands of `coxswain data`, and functions that they share. Main thread. */
+#ifndef COXI_CLI_DATA_COMMAND_H
+#define COXI_CLI_DATA_COMMAND_H
 
 #include <jansson.h>
 #include <limits.h>
