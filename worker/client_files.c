@@ -232,7 +232,7 @@ static int client_read(void *self, uint64_t offset, void *to, size_t len,
     size_t got = 0;
     int r = 0;
     bool more = len > 0 && offset <= INT64_MAX - len;
-    while (r == 0 && more) {
+    while (r == 0 && more && (!reader->known || offset + got < reader->mark.bytes)) {
         size_t n = 0;
         r = read_block(reader, offset + got, (uint8_t *)to + got, len - got, &n);
         got += n;

@@ -3,9 +3,11 @@
 #include <string.h>
 
 #include "common/file.h"
+#include "coxswain/dataset.h"
 #include "data/task.h"
 #include "tests/test.h"
 #include "tests/worker/rig.h"
+#include "worker/client_files.h"
 
 enum { RECORDS = 100, BATCH = 8 };
 
@@ -160,5 +162,112 @@ TEST(step_may_not_give_a_result_a_reserved_name)
     rig_push(&f.rig, 1, 1, "pose", NULL, 0);
     struct rig_done done = rig_expect(&f.rig, 1, COX_ESTEP);
     assert_non_null(strstr(done.result, "begins with"));
+    fixture_close(&f);
+}
+
+/* ---- files of the client */
+
+/* Answers the worker's next request with `bytes`. */
+static void answer_bytes(struct fixture *f, uint64_t block, const void *bytes,
+                         size_t len, uint64_t file_bytes)
+{
+    const struct coxi_message *wanted = caller_expect(f->rig.caller, COXI_FILE_READ);
+    const struct coxi_file_bytes answer = {.message = "", .bytes = file_bytes};
+    assert_string_equal("lines", wanted->file_read.dataset);
+    assert_string_equal("at the client", wanted->file_read.file);
+    assert_int_equal(3, wanted->file_read.place);
+    assert_int_equal(block * COXI_FILE_BLOCK, wanted->file_read.offset);
+    assert_code(0, coxi_client_files_answer(&f->rig.run->files, wanted->request,
+                                            &answer, bytes, len));
+}
+
+/* Begins a task of a file that only the client has. */
+static void push_client_task(struct fixture *f)
+{
+    f->task.file = "at the client";
+    f->task.source = COX_SOURCE_CLIENT;
+    f->task.place = 3;
+    f->packed.len = 0;
+    assert_code(0, coxi_task_pack(&f->task, &f->packed));
+    const struct cox_value task =
+        COX_VECTOR(COXI_TASK_ARGUMENT, COX_U8, f->packed.len, f->packed.data);
+    rig_push(&f->rig, ++f->last, 1, "visit", &task, 1);
+}
+
+TEST(step_reads_a_file_of_the_client)
+{
+    struct fixture f;
+    static const char text[] = "1 7:1\n1 8:1\n";
+    fixture_open(&f, "");
+    push_client_task(&f);
+    answer_bytes(&f, 0, text, strlen(text), strlen(text));
+    struct rig_done done = rig_expect(&f.rig, f.last, 0);
+    assert_int_equal(2, rig_result(&done, "records"));
+    push_client_task(&f); /* the worker has kept it */
+    done = rig_expect(&f.rig, f.last, 0);
+    assert_int_equal(2, rig_result(&done, "records"));
+    fixture_close(&f);
+}
+
+/* The rig's worker keeps 4 blocks. */
+TEST(step_reads_more_of_the_client_than_is_kept)
+{
+    struct fixture f;
+    enum { BLOCKS = 7, LINE = 64 << 10 };
+    char *block = malloc(COXI_FILE_BLOCK);
+    assert_non_null(block);
+    memset(block, ' ', COXI_FILE_BLOCK);
+    for (size_t at = 0; at < COXI_FILE_BLOCK; at += LINE) {
+        memcpy(block + at, "1 5:1", 5);
+        block[at + LINE - 1] = '\n';
+    }
+    fixture_open(&f, "");
+    for (int round = 0; round < 2; round++) {
+        push_client_task(&f);
+        for (uint64_t i = 0; i < BLOCKS; i++) {
+            answer_bytes(&f, i, block, COXI_FILE_BLOCK,
+                         (uint64_t)BLOCKS * COXI_FILE_BLOCK);
+        }
+        struct rig_done done = rig_expect(&f.rig, f.last, 0);
+        assert_int_equal(BLOCKS * (COXI_FILE_BLOCK / LINE),
+                         rig_result(&done, "records"));
+    }
+    fixture_close(&f);
+    free(block);
+}
+
+TEST(step_is_told_what_the_client_cannot_read)
+{
+    struct fixture f;
+    fixture_open(&f, "");
+    push_client_task(&f);
+    const struct coxi_message *wanted = caller_expect(f.rig.caller, COXI_FILE_READ);
+    const struct coxi_file_bytes answer = {COX_EIO, "cannot read it: a bad disk", 0, 0};
+    assert_code(0, coxi_client_files_answer(&f.rig.run->files, wanted->request, &answer,
+                                            NULL, 0));
+    struct rig_done done = rig_expect(&f.rig, f.last, COX_EIO);
+    assert_non_null(strstr(done.result, "a bad disk"));
+    fixture_close(&f);
+}
+
+TEST(bytes_that_nobody_asked_for_are_refused)
+{
+    struct fixture f;
+    const struct coxi_file_bytes answer = {0, "", 1, 1};
+    fixture_open(&f, "");
+    assert_code(COX_EPROTO,
+                coxi_client_files_answer(&f.rig.run->files, 9, &answer, "a", 1));
+    fixture_close(&f);
+}
+
+TEST(step_ends_when_the_client_is_gone)
+{
+    struct fixture f;
+    fixture_open(&f, "");
+    push_client_task(&f);
+    (void)caller_expect(f.rig.caller, COXI_FILE_READ);
+    coxi_client_files_close(&f.rig.run->files);
+    struct rig_done done = rig_expect(&f.rig, f.last, COX_ECLOSED);
+    assert_non_null(strstr(done.result, "the client is gone"));
     fixture_close(&f);
 }
