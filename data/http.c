@@ -160,7 +160,10 @@ static int note_file(struct answer *answer, uint64_t bytes)
                     " bytes, and had %" PRIu64,
                     file.bytes, http->file.bytes);
     }
-    return file.version == http->file.version
+    if (http->file.version == 0) {
+        http->file.version = file.version; /* answers behind the end have none */
+    }
+    return file.version == 0 || file.version == http->file.version
                ? 0
                : fail(answer, COX_ECONFLICT,
                       "changed while it was read: its ETag or Last-Modified differs");
@@ -231,10 +234,7 @@ static int judge_end(struct answer *answer)
         return fail(answer, COX_EIO, "the server has no bytes at %" PRIu64,
                     answer->offset + answer->got);
     }
-    /* such answers need not have an ETag */
-    return answer->http->known && bytes == answer->http->file.bytes
-               ? 0
-               : note_file(answer, bytes);
+    return note_file(answer, bytes);
 }
 
 /* Judges status and headers, at the first byte of the body or at the end. */

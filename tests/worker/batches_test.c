@@ -218,7 +218,10 @@ TEST(step_reads_more_of_the_client_than_is_kept)
     assert_non_null(block);
     memset(block, ' ', COXI_FILE_BLOCK);
     for (size_t at = 0; at < COXI_FILE_BLOCK; at += LINE) {
-        memcpy(block + at, "1 5:1", 5);
+        block[at] = '1';
+        block[at + 2] = '5';
+        block[at + 3] = ':';
+        block[at + 4] = '1';
         block[at + LINE - 1] = '\n';
     }
     fixture_open(&f, "");
