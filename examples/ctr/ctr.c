@@ -7,7 +7,7 @@
  * trained on in every epoch, and writes checkpoints. The evaluator (evaluate.c) is the
  * same program started a second time; it scores each checkpoint while training goes on.
  *
- *     main -> train -> open_crew       cluster, coordinator, variables, module, data set
+ *     main -> train -> open_crew       cluster, coordinator, data set, variables, module
  *                   -> train_all       schedule, progress, checkpoints
  *                   -> finish          join, last checkpoint, the evaluator's verdict
  *
@@ -150,21 +150,58 @@ static int open_cluster(struct client *client)
     return r;
 }
 
+/* Each task of the data set is a piece of the file. A small one has a few batches: the
+ * parameters that a step pulls do not have the gradients that it has pushed itself. */
+static int open_rows(struct client *client)
+{
+    const struct options *o = client->options;
+    struct cox_dataset_spec rows = COX_DATASET_SPEC_INIT;
+    rows.name = "rows";
+    rows.files = &o->train;
+    rows.n_files = 1;
+    rows.format = COX_LIBSVM;
+    rows.epochs = (uint64_t)o->epochs;
+    rows.batch_size = (uint32_t)o->batch;
+    rows.task_bytes = 16384;
+    rows.shuffle = 1;
+    rows.seed = o->seed;
+    return cox_dataset_create(client->c, &rows, &client->rows);
+}
+
+static struct cox_dataset_progress progress_of(const struct client *client)
+{
+    struct cox_dataset_progress rows = COX_DATASET_PROGRESS_INIT;
+    (void)cox_dataset_progress(client->c, client->rows, &rows);
+    return rows;
+}
+
+/* The rate falls to a fifth from the first step to the last: the last steps would
+ * otherwise leave their noise in the model. */
+static struct cox_optimizer adagrad(const struct client *client, double rate)
+{
+    struct cox_dataset_progress rows = progress_of(client);
+    return (struct cox_optimizer){
+        .kind = COX_ADAGRAD,
+        .learning_rate = (float)rate,
+        .initial_accumulator = (float)client->options->accumulator,
+        .schedule = {.kind = COX_SCHEDULE_LINEAR,
+                     .end_rate = (float)(rate / 5),
+                     .steps = rows.tasks * rows.epochs},
+    };
+}
+
 /* A table of `dim` numbers for each feature. */
 static int create_table(struct client *client, const char *name, uint32_t dim,
                         double rate, double deviation)
 {
-    const struct options *o = client->options;
     struct cox_table *ignored;
     struct cox_table_spec table = COX_TABLE_SPEC_INIT;
     table.name = name;
     table.dim = dim;
-    table.optimizer.kind = COX_ADAGRAD;
-    table.optimizer.learning_rate = (float)rate;
-    table.optimizer.initial_accumulator = (float)o->accumulator;
+    table.optimizer = adagrad(client, rate);
     table.initializer.kind = deviation > 0 ? COX_NORMAL : COX_ZEROS;
     table.initializer.b = (float)deviation;
-    table.initializer.seed = deviation > 0 ? o->seed : 0;
+    table.initializer.seed = deviation > 0 ? client->options->seed : 0;
     return cox_table_create(client->c, &table, &ignored);
 }
 
@@ -178,9 +215,7 @@ static int create_variables(struct client *client)
     bias.dtype = COX_F32;
     bias.rank = 1;
     bias.shape[0] = 1;
-    bias.optimizer.kind = COX_ADAGRAD;
-    bias.optimizer.learning_rate = (float)o->learning_rate;
-    bias.optimizer.initial_accumulator = (float)o->accumulator;
+    bias.optimizer = adagrad(client, o->learning_rate);
     loss.name = "loss";
     loss.kind = COX_METRIC_MEAN;
     int r = create_table(client, "weights", 1, o->learning_rate, 0);
@@ -207,24 +242,6 @@ static int load_steps(struct client *client)
     return r == 0 ? cox_function_get(module, "train", &client->train) : r;
 }
 
-/* Each task of the data set is a piece of the file. A small one has a few batches: the
- * parameters that a step pulls do not have the gradients that it has pushed itself. */
-static int open_rows(struct client *client)
-{
-    const struct options *o = client->options;
-    struct cox_dataset_spec rows = COX_DATASET_SPEC_INIT;
-    rows.name = "rows";
-    rows.files = &o->train;
-    rows.n_files = 1;
-    rows.format = COX_LIBSVM;
-    rows.epochs = (uint64_t)o->epochs;
-    rows.batch_size = (uint32_t)o->batch;
-    rows.task_bytes = 16384;
-    rows.shuffle = 1;
-    rows.seed = o->seed;
-    return cox_dataset_create(client->c, &rows, &client->rows);
-}
-
 /* Tells where this program goes on, if an earlier one has begun the run. The data set
  * knows by itself which of its tasks are left. */
 static int find_place(struct client *client)
@@ -248,25 +265,18 @@ static int open_crew(struct client *client)
 {
     int r = open_cluster(client);
     if (r == 0) {
+        r = open_rows(client);
+    }
+    if (r == 0) {
         r = create_variables(client);
     }
     if (r == 0) {
         r = load_steps(client);
     }
-    if (r == 0) {
-        r = open_rows(client);
-    }
     return r == 0 ? find_place(client) : complain("cannot start");
 }
 
 /* ---- progress */
-
-static struct cox_dataset_progress progress_of(const struct client *client)
-{
-    struct cox_dataset_progress rows = COX_DATASET_PROGRESS_INIT;
-    (void)cox_dataset_progress(client->c, client->rows, &rows);
-    return rows;
-}
 
 /* The mean loss of the rows since the last call; if there are none, the last one. */
 static double recent_loss(struct client *client)
@@ -301,10 +311,10 @@ static void show_progress(struct client *client)
         return;
     }
     struct cox_dataset_progress rows = progress_of(client);
+    uint64_t epoch = rows.epoch + (rows.epoch < rows.epochs);
     (void)printf("%sepoch %llu/%llu  examples %llu  %.0f/s  loss %.4f  %.0f s left  "
                  "workers %llu/%llu%s",
-                 terminal ? "\r\033[K" : "",
-                 (unsigned long long)(rows.epoch + (rows.epoch < rows.epochs)),
+                 terminal ? "\r\033[K" : "", (unsigned long long)epoch,
                  (unsigned long long)rows.epochs, (unsigned long long)rows.records,
                  rows.records_per_s, recent_loss(client),
                  rows.eta_s > 0 ? rows.eta_s : 0,

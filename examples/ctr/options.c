@@ -23,14 +23,14 @@ static const char usage[] =
     "lr)\n"
     "  --ps N                parameter servers on this host (default 2)\n"
     "  --workers N           workers on this host (default 2)\n"
-    "  --epochs N            passes over the rows (default 4)\n"
+    "  --epochs N            passes over the rows (default 6)\n"
     "  --checkpoints N       checkpoints in an epoch (default 1)\n"
     "  --batch N             rows of one gradient (default 64)\n"
-    "  --learning-rate X     of the weights, Adagrad (default 0.1)\n"
+    "  --learning-rate X     of the weights, at first (default 0.1)\n"
     "  --accumulator X       of Adagrad, at first: more damps rare features (default "
     "100)\n"
     "  --l2 X                penalty of a row's squared weights (default 0.0001)\n"
-    "  --factors-rate X      of the factors, Adagrad (default 0.02)\n"
+    "  --factors-rate X      of the factors, at first (default 0.02)\n"
     "  --factors-l2 X        penalty of a row's squared factors (default 0.003)\n"
     "  --seed N              of the generated log and the order of rows (default 1)\n"
     "  --rows N              to generate (default 200000)\n"
@@ -219,7 +219,7 @@ static const struct options defaults = {
     .model = "lr",
     .ps = 2,
     .workers = 2,
-    .epochs = 4,
+    .epochs = 6,
     .checkpoints = 1,
     .batch = 64,
     .learning_rate = 0.1,

@@ -29,7 +29,7 @@ static double auc_of(const char *model)
     const char *at = strstr(output, "\"auc\": ");
     assert_non_null(at);
     double auc = strtod(at + strlen("\"auc\": "), NULL);
-    assert_non_null(strstr(output, "{\"examples\": 160000,")); /* each row, 4 times */
+    assert_non_null(strstr(output, "{\"examples\": 240000,")); /* each row, 6 times */
     free(output);
     return auc;
 }
