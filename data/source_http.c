@@ -1,7 +1,10 @@
 /*
  * See source_http.h. The first request takes the head of the file, whose headers tell
  * its size: servers of signed addresses do not answer HEAD. The head is kept for
- * coxi_source_mark, which comes next. Cost: a request for each piece.
+ * coxi_source_mark, which comes next.
+ *
+ * Cost: a request for each PIECE_BYTES, however short the reads are, because a request
+ * takes a way there and back. Shorter reads are copied from the piece that is kept.
  */
 #include "data/source_http.h"
 
@@ -18,6 +21,10 @@ struct remote {
     bool begun; /* the head is here */
     size_t head_len;
     uint8_t head[COXI_HEAD_BYTES];
+    /* the piece that was read last; NULL: none yet */
+    uint8_t *piece;
+    uint64_t piece_at;
+    size_t piece_len;
 };
 
 static const struct coxi_http_limits *limits; /* NULL: the usual ones */
@@ -36,21 +43,57 @@ static int begin(struct remote *remote)
     return r;
 }
 
+/* Copies what a part of the file that is kept has of the range. */
+static size_t copy_kept(const uint8_t *kept, uint64_t kept_at, size_t kept_len,
+                        uint64_t offset, void *to, size_t len)
+{
+    if (offset < kept_at || offset - kept_at >= kept_len) {
+        return 0;
+    }
+    size_t from = (size_t)(offset - kept_at);
+    size_t n = kept_len - from < len ? kept_len - from : len;
+    memcpy(to, kept + from, n);
+    return n;
+}
+
+/* Reads the piece that begins at `offset`. */
+static int read_piece(struct remote *remote, uint64_t offset)
+{
+    remote->piece = remote->piece != NULL ? remote->piece : malloc(PIECE_BYTES);
+    if (remote->piece == NULL) {
+        return coxi_error_memory("a piece of a file");
+    }
+    size_t len = 0;
+    int r = coxi_http_read(remote->http, offset, remote->piece, PIECE_BYTES, &len);
+    remote->piece_at = offset;
+    remote->piece_len = r == 0 ? len : 0;
+    return r;
+}
+
 static int remote_read(void *self, uint64_t offset, void *to, size_t len,
                        size_t *ret_len)
 {
     struct remote *remote = self;
-    if (len == 0) {
-        *ret_len = 0;
-        return 0;
+    uint8_t *at = to;
+    size_t got = copy_kept(remote->head, 0, remote->head_len, offset, to, len);
+    if (got < len) {
+        got += copy_kept(remote->piece, remote->piece_at, remote->piece_len,
+                         offset + got, at + got, len - got);
     }
-    if (!remote->begun || offset > remote->head_len ||
-        len > remote->head_len - offset) {
-        return coxi_http_read(remote->http, offset, to, len, ret_len);
+    size_t left = len - got;
+    size_t more = 0;
+    int r = 0;
+    if (left >= PIECE_BYTES) {
+        r = coxi_http_read(remote->http, offset + got, at + got, left, &more);
+    } else if (left > 0) {
+        r = read_piece(remote, offset + got);
+        more = copy_kept(remote->piece, remote->piece_at, remote->piece_len,
+                         offset + got, at + got, left);
     }
-    memcpy(to, remote->head + offset, len);
-    *ret_len = len;
-    return 0;
+    if (r == 0) {
+        *ret_len = got + more;
+    }
+    return r;
 }
 
 static int remote_stat(void *self, struct coxi_file_mark *ret)
@@ -75,6 +118,7 @@ static void remote_close(void *self)
 {
     struct remote *remote = self;
     coxi_http_free(remote->http);
+    free(remote->piece);
     free(remote);
 }
 
