@@ -396,7 +396,7 @@ static int schedule(struct client *client, bool *ret_all)
         return 0;
     }
     (void)complain("training failed");
-    return r == COX_EFORMAT ? 2 : 1; /* a malformed row: the text has file and offset */
+    return 2;
 }
 
 /* Schedules all tasks of all epochs. */
@@ -410,6 +410,10 @@ static int train_all(struct client *client)
         struct cox_dataset_progress rows = progress_of(client);
         uint64_t given = rows.pending + rows.done + rows.failed + rows.skipped;
         bool last = given >= rows.tasks * rows.epochs;
+        if (rows.failed > 0) { /* a malformed row, say, or a step that crashes */
+            (void)fprintf(stderr, "ctr: training failed: %s\n", rows.first_failure);
+            return 2;
+        }
         code = drain(client, last ? 0 : WINDOW - 1);
         if (code == 0) {
             code = schedule(client, &all);

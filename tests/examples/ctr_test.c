@@ -41,3 +41,18 @@ TEST(a_factorization_machine_learns_pairs_of_ids)
     assert_true(lr > 0.88);
     assert_true(fm > lr + 0.02);
 }
+
+TEST(a_malformed_row_is_named_and_ends_training)
+{
+    struct program program;
+    const char *bad = coxi_test_path("bad.libsvm");
+    const char *good = coxi_test_path("good.libsvm");
+    coxi_test_write(bad, "1 3:1\n0 4:x\n", 12);
+    coxi_test_write(good, "1 3:1\n0 4:1\n", 12);
+    const char *const argv[] = {"ctr",     "--train", bad,
+                                "--valid", good,      "--epochs",
+                                "100000",  "--out",   coxi_test_path("ctr-bad"),
+                                NULL};
+    assert_int_equal(2, program_run(&program, argv));
+    program_assert_printed(&program, "bad.libsvm:6: ");
+}
