@@ -338,19 +338,10 @@ Body encode_body(Builder &b, const struct coxi_message &m)
         return wire::CreateProbe(b, to_wire(m.probe.session), path, m.probe.writes)
             .Union();
     }
-    case COXI_FILE_READ: {
-        auto dataset = b.CreateString(or_empty(m.file_read.dataset));
-        auto file = b.CreateString(or_empty(m.file_read.file));
-        return wire::CreateFileRead(b, dataset, file, m.file_read.place,
-                                    m.file_read.offset, m.file_read.len)
-            .Union();
-    }
-    case COXI_FILE_BYTES: {
-        auto message = text_or_none(b, m.file_bytes.message);
-        return wire::CreateFileBytes(b, m.file_bytes.code, message, m.file_bytes.bytes,
-                                     m.file_bytes.changed_ns)
-            .Union();
-    }
+    case COXI_FILE_READ:
+        return encode_file_read(b, m.file_read);
+    case COXI_FILE_BYTES:
+        return encode_file_bytes(b, m.file_bytes);
     }
     return Body();
 }
@@ -506,17 +497,11 @@ bool decode_body(const wire::Message *in, struct coxi_message *ret)
         ret->probe = {from_wire(m->session()), text(m->path()), m->writes()};
         return true;
     }
-    case wire::Body_FileRead: {
-        auto m = in->body_as_FileRead();
-        ret->file_read = {text(m->dataset()), text(m->file()), m->place(), m->offset(),
-                          m->len()};
+    case wire::Body_FileRead:
+        return decode_file_read(in->body_as_FileRead(), &ret->file_read);
+    case wire::Body_FileBytes:
+        ret->file_bytes = decode_file_bytes(in->body_as_FileBytes());
         return true;
-    }
-    case wire::Body_FileBytes: {
-        auto m = in->body_as_FileBytes();
-        ret->file_bytes = {m->code(), text(m->message()), m->bytes(), m->changed_ns()};
-        return true;
-    }
     }
     return false;
 }

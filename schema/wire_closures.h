@@ -1,5 +1,5 @@
 /* The parts of wire.cc for messages between the client and workers: the layout,
- * closures and their ends, resources. Only for wire.cc. */
+ * closures and their ends, resources, parts of files. Only for wire.cc. */
 #ifndef COXI_SCHEMA_WIRE_CLOSURES_H
 #define COXI_SCHEMA_WIRE_CLOSURES_H
 
@@ -146,6 +146,30 @@ bool decode_resource(const wire::Resource *m, struct coxi_resource *ret)
             m->timeout_ms(), m->grace_ms(),
             m->position(),   0};
     return std::strlen(ret->name) <= COXI_WIRE_NAME_MAX;
+}
+
+Body encode_file_read(Builder &b, const struct coxi_file_read &m)
+{
+    auto dataset = b.CreateString(or_empty(m.dataset));
+    auto file = b.CreateString(or_empty(m.file));
+    return wire::CreateFileRead(b, dataset, file, m.place, m.offset, m.len).Union();
+}
+
+bool decode_file_read(const wire::FileRead *m, struct coxi_file_read *ret)
+{
+    *ret = {text(m->dataset()), text(m->file()), m->place(), m->offset(), m->len()};
+    return std::strlen(ret->dataset) <= COXI_WIRE_NAME_MAX;
+}
+
+Body encode_file_bytes(Builder &b, const struct coxi_file_bytes &m)
+{
+    auto message = text_or_none(b, m.message);
+    return wire::CreateFileBytes(b, m.code, message, m.bytes, m.changed_ns).Union();
+}
+
+struct coxi_file_bytes decode_file_bytes(const wire::FileBytes *m)
+{
+    return {m->code(), text(m->message()), m->bytes(), m->changed_ns()};
 }
 
 } // namespace
