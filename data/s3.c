@@ -228,7 +228,10 @@ static char entity(const char *text, size_t len)
     char *end;
     bool hex = text[1] == 'x';
     long n = strtol(text + 1 + hex, &end, hex ? 16 : 10);
-    return end == text + len && n > 0 && n < 128 ? (char)n : (char)0;
+    if (end != text + len || n <= 0 || n >= 128) {
+        return 0;
+    }
+    return (char)n;
 }
 
 /* Resolves references in place and ends the text with a NUL. False: it has others. */

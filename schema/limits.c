@@ -55,6 +55,17 @@ static size_t applied_bytes(size_t n_applied, size_t n_touched)
     return n_applied * sizeof(struct coxi_interval) + n_touched * sizeof(uint32_t);
 }
 
+static size_t dispatch_bytes(const struct coxi_dispatch *m)
+{
+    return m->n_closures * sizeof(struct coxi_closure_head) +
+           (m->n_keep + m->n_alone) * sizeof(uint32_t) + m->n_inputs * ELEMENT_MAX;
+}
+
+static size_t done_bytes(const struct coxi_done *m)
+{
+    return m->n_closures * sizeof(struct coxi_done_head) + m->n_kept * sizeof(uint32_t);
+}
+
 /* Bytes of the arrays in a message. */
 static size_t array_bytes(const struct coxi_message *m)
 {
@@ -71,12 +82,9 @@ static size_t array_bytes(const struct coxi_message *m)
         return m->commit.n_updates * sizeof(struct coxi_update) +
                m->commit.n_touched * sizeof(uint32_t);
     case COXI_DISPATCH:
-        return m->dispatch.n_closures * sizeof(struct coxi_closure_head) +
-               (m->dispatch.n_keep + m->dispatch.n_alone) * sizeof(uint32_t) +
-               m->dispatch.n_inputs * ELEMENT_MAX;
+        return dispatch_bytes(&m->dispatch);
     case COXI_DONE:
-        return m->done.n_closures * sizeof(struct coxi_done_head) +
-               m->done.n_kept * sizeof(uint32_t);
+        return done_bytes(&m->done);
     case COXI_FILE_READ:
         return FILE_MAX;
     case COXI_SNAPSHOT_DONE:

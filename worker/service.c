@@ -53,8 +53,7 @@ struct worker {
 
 /* ---- leaving */
 
-/* Tells the client, once and not before the greeting, that this worker is about to
- * leave. */
+/* Tells the client once, after the greeting, that this worker is about to leave. */
 static void tell_leaving(struct worker *worker) COXI_REQUIRES(worker->lock)
 {
     if (worker->run != NULL && worker->greeted && worker->leaving && !worker->told) {
@@ -66,8 +65,7 @@ static void tell_leaving(struct worker *worker) COXI_REQUIRES(worker->lock)
 
 /* ---- the client comes and goes */
 
-/* On the loop. The last run that is freed stops the loop, if the loop only waits for
- * that. */
+/* On the loop, which stops with the last run if it only waits for that. */
 static void on_run_free(void *arg)
 {
     struct worker *worker = arg;
@@ -346,6 +344,14 @@ static int take_closures(struct worker *worker, struct coxi_run *run,
                                             frame->payload, frame->payload_len);
 }
 
+static int take_module(struct worker *worker, struct coxi_run *run,
+                       const struct coxi_message *m, const struct coxi_frame *frame)
+{
+    coxi_run_load(run, &worker->options.modules, m,
+                  frame->payload_len > 0 ? frame->payload : NULL, frame->payload_len);
+    return 0;
+}
+
 static int handle(struct worker *worker, struct coxi_run *run,
                   const struct coxi_peer *peer, const struct coxi_message *m,
                   const struct coxi_frame *frame)
@@ -354,10 +360,7 @@ static int handle(struct worker *worker, struct coxi_run *run,
     case COXI_LAYOUT:
         return coxi_run_set_layout(run, &m->layout);
     case COXI_MODULE:
-        coxi_run_load(run, &worker->options.modules, m,
-                      frame->payload_len > 0 ? frame->payload : NULL,
-                      frame->payload_len);
-        return 0;
+        return take_module(worker, run, m, frame);
     case COXI_DISPATCH:
         return take_closures(worker, run, &m->dispatch, frame);
     case COXI_RESOURCE:
