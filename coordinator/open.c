@@ -356,6 +356,7 @@ static int parts_new(struct cox_coordinator *c)
         r = coxi_registry_new(c);
     }
     if (r != 0) {
+        coxi_datasets_free(c);
         coxi_callbacks_free(c);
         coxi_closures_free(c);
         coxi_modules_free(c);
