@@ -547,9 +547,11 @@ static int start_all(struct coxi_recovery *rec)
             r = coxi_thread_start(&back->thread, "cox:ps-returns", returning_thread,
                                   back);
             back->started = r == 0;
-            coxi_lock(&rec->set->lock);
-            server->returns = back->started;
-            coxi_unlock(&rec->set->lock);
+            if (r != 0) { /* a thread that runs may have ended already */
+                coxi_lock(&rec->set->lock);
+                server->returns = false;
+                coxi_unlock(&rec->set->lock);
+            }
         }
     }
     return r;
