@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "bench/chaos_apart.h"
+#include "bench/chaos_dataset.h"
 #include "cluster/local.h"
 #include "common/clock.h"
 #include "common/error.h"
@@ -92,6 +93,15 @@ static json_t *result_json(const struct chaos_result *result, int64_t n_ps)
         "wrong_rows", (json_int_t)result->wrong_rows, "again", (int)result->again);
 }
 
+static void add_records(const struct chaos_result *result, json_t *to)
+{
+    (void)json_object_set_new(to, "records",
+                              json_integer((json_int_t)result->n_records));
+    (void)json_object_set_new(to, "tasks", json_integer((json_int_t)result->n_tasks));
+    (void)json_object_set_new(to, "task_retries",
+                              json_integer((json_int_t)result->n_task_retries));
+}
+
 /* What the storm did; most of it is in the journal. */
 static json_t *storm_json(const struct chaos *chaos, uint64_t crashes)
 {
@@ -124,6 +134,9 @@ static int report(struct chaos *chaos)
     bool ok = client->result.error[0] == '\0';
     json_t *object = result_json(&client->result, config->ps);
     json_t *storm = storm_json(chaos, crashes);
+    if (config->dataset) {
+        add_records(&client->result, storm);
+    }
     (void)json_object_set_new(storm, "seconds", json_real(seconds));
     (void)json_object_set_new(storm, "seed", json_integer((json_int_t)config->seed));
     (void)json_object_set_new(storm, "ok", json_boolean(ok));
@@ -223,6 +236,19 @@ static int run(struct chaos *chaos)
     return report(chaos);
 }
 
+/* The files of records belong to the first process; each client gets their
+ * directory. */
+static int prepare_records(struct chaos *chaos)
+{
+    const struct chaos_config *config = &chaos->config;
+    chaos->client.data_dir = chaos->data_dir;
+    if (config->data_dir != NULL) {
+        return coxi_path(chaos->data_dir, "%s", config->data_dir);
+    }
+    int r = coxi_path(chaos->data_dir, "%s/data", chaos->dir);
+    return r != 0 ? r : chaos_dataset_write(config, chaos->data_dir);
+}
+
 /* Makes a directory for everything that is written, also by the library; disables core
  * files. */
 static int prepare(struct chaos *chaos)
@@ -255,6 +281,9 @@ static int prepare(struct chaos *chaos)
         config->checkpoint_every_ms > 0) {
         chaos->client.checkpoint_dir = chaos->checkpoint_dir;
     }
+    if (r == 0 && config->dataset) {
+        r = prepare_records(chaos);
+    }
     if (r == 0) {
         r = config->journal != NULL
                 ? coxi_path(chaos->journal, "%s", config->journal)
@@ -275,14 +304,7 @@ int main(int argc, char **argv)
     if (r == COXI_OPTIONS_EXIT) {
         return EXIT_SUCCESS;
     }
-    if (r == 0 && chaos.config.client &&
-        (chaos.config.checkpoint_dir == NULL || chaos.config.journal == NULL)) {
-        r = coxi_error(COX_EINVAL, "--client needs --checkpoint-dir and --journal");
-    }
-    if (r == 0 && chaos.config.netns && rest < argc) {
-        r = coxi_error(COX_EINVAL, "--netns is for this program's own client");
-    }
-    chaos_config_complete(&chaos.config);
+    r = r != 0 ? r : chaos_config_complete(&chaos.config, rest < argc);
     chaos.argv = argv;
     chaos.program = rest < argc ? argv + rest : NULL;
     if (r == 0) {

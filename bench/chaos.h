@@ -41,6 +41,22 @@ enum { CHAOS_KEYS = 997 };
 #define CHAOS_FADING "fading"
 enum { CHAOS_FADING_KEYS = 31, CHAOS_FADING_AGE = 400 };
 
+/* With --dataset: the record of key i adds 1 to row i of this table. */
+#define CHAOS_VISITED "visited"
+
+/* The elements of argument "plan" of step "visit", I64; chances are of each batch of a
+ * first attempt, in millionths. */
+enum chaos_visit {
+    CHAOS_VISIT_SEED,
+    CHAOS_VISIT_US,        /* average time of a batch */
+    CHAOS_VISIT_PS,        /* the number of ps, each of which has a counter */
+    CHAOS_VISIT_CRASHES,   /* the chance that it crashes */
+    CHAOS_VISIT_STRAGGLES, /* 1: some first attempts take long */
+    CHAOS_VISIT_SEGMENTS,  /* 1: it flushes after each batch */
+    CHAOS_VISIT,
+};
+enum { CHAOS_VISIT_MILLION = 1000000 };
+
 /*
  * With --resources: the client assigns one number to all elements of the model, each
  * time a greater one. Then it creates a resource that is made from the model, with the

@@ -74,6 +74,9 @@ static void take_result(struct chaos *chaos, const char *output)
     result->stats.commits_duplicate = (uint64_t)number_of(object, "duplicates_refused");
     result->stats.ps_recovered = (uint64_t)number_of(object, "ps_recovered");
     result->wrong_rows = number_of(object, "wrong_rows");
+    result->n_records = (uint64_t)number_of(object, "records");
+    result->n_tasks = (uint64_t)number_of(object, "tasks");
+    result->n_task_retries = (uint64_t)number_of(object, "task_retries");
     for (size_t i = 0; i < CHAOS_PS_MAX; i++) {
         result->expected[i] = (int64_t)json_integer_value(
             json_array_get(json_object_get(object, "expected"), i));
@@ -106,6 +109,7 @@ static int start_self(struct chaos *chaos, const char *output,
     char *const first[] = {(char[]){"ip"}, (char[]){"netns"}, (char[]){"exec"}, netns};
     char dir[PATH_MAX + 32];
     char journal[PATH_MAX + 32];
+    char data[PATH_MAX + 32];
     char path[PATH_MAX];
     size_t n = 0;
     posix_spawn_file_actions_t files;
@@ -123,13 +127,17 @@ static int start_self(struct chaos *chaos, const char *output,
         }
     }
     argv[n++] = path;
-    for (size_t i = 1; n < ARGS_MAX - 5 && chaos->argv[i] != NULL; i++) {
+    for (size_t i = 1; n < ARGS_MAX - 6 && chaos->argv[i] != NULL; i++) {
         argv[n++] = chaos->argv[i];
     }
     (void)snprintf(dir, sizeof(dir), "--checkpoint-dir=%s", chaos->checkpoint_dir);
     (void)snprintf(journal, sizeof(journal), "--journal=%s", chaos->journal);
     argv[n++] = dir;
     argv[n++] = journal;
+    if (chaos->config.dataset) {
+        (void)snprintf(data, sizeof(data), "--data-dir=%s", chaos->data_dir);
+        argv[n++] = data;
+    }
     argv[n++] = (char[]){"--client"};
     argv[n++] = (char[]){"--json"};
     (void)posix_spawn_file_actions_init(&files);

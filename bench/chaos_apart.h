@@ -15,7 +15,8 @@ struct chaos {
     char log_dir[PATH_MAX];
     char checkpoint_dir[PATH_MAX];
     char journal[PATH_MAX];
-    const char *netns; /* the namespace in which the client runs; or NULL */
+    char data_dir[PATH_MAX]; /* with --dataset */
+    const char *netns;       /* the namespace in which the client runs; or NULL */
     struct chaos_storm *storm;
     double started;
     struct chaos_storm_counts counts; /* guarded by client.lock */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "bench/chaos_client.h"
+#include "bench/chaos_dataset.h"
 #include "bench/chaos_resources.h"
 #include "common/sync.h"
 
@@ -83,6 +84,9 @@ static int count_dropped(struct chaos_client *client, int64_t *ret)
 
 static int count_wrong_rows(struct chaos_client *client, int64_t *ret)
 {
+    if (client->dataset != NULL) {
+        return chaos_dataset_count_wrong(client->dataset, ret);
+    }
     int r = count_wrong(client, client->rows, CHAOS_KEYS, ret);
     if (r == 0 && client->fading != NULL) {
         r = count_wrong(client, client->fading, CHAOS_FADING_KEYS, ret);
@@ -112,7 +116,9 @@ static void compare(struct chaos_client *client)
         (void)chaos_client_wrong(client, "%lld rows are not what the steps add up to",
                                  (long long)result->wrong_rows);
     }
-    if (!is_done(client, &result->stats)) {
+    if (client->dataset != NULL) {
+        chaos_dataset_check(client->dataset);
+    } else if (!is_done(client, &result->stats)) {
         (void)chaos_client_wrong(
             client,
             "%llu steps are done and %llu have failed; it has scheduled %llu, "

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "bench/chaos_check.h"
+#include "bench/chaos_dataset.h"
 #include "bench/chaos_resources.h"
 #include "bench/chaos_writes.h"
 #include "common/clock.h"
@@ -73,8 +74,7 @@ static const char *why(struct chaos_client *client)
     return client->storm != NULL ? chaos_storm_why(client->storm) : NULL;
 }
 
-/* -1 if the client must end early. */
-static int check_storm(struct chaos_client *client)
+int chaos_client_storm(struct chaos_client *client)
 {
     const char *reason = why(client);
     return reason == NULL ? 0
@@ -193,9 +193,12 @@ static int load_steps(struct chaos_client *client)
                              client->config->results ? "count_and_return" : "count",
                              &client->function);
     }
-    return r != 0 ? chaos_client_check(client, r)
-                  : chaos_resources_open(client, module, client->result.progress.cursor,
-                                         &client->resources);
+    if (r != 0) {
+        return chaos_client_check(client, r);
+    }
+    r = chaos_resources_open(client, module, client->result.progress.cursor,
+                             &client->resources);
+    return r != 0 ? r : chaos_dataset_open(client, module, &client->dataset);
 }
 
 /* ---- the steps */
@@ -393,7 +396,8 @@ static int join(struct chaos_client *client)
 {
     int r;
     while ((r = join_slice(client)) != 0) {
-        r = r == COX_ETIMEDOUT ? check_storm(client) : chaos_client_check(client, r);
+        r = r == COX_ETIMEDOUT ? chaos_client_storm(client)
+                               : chaos_client_check(client, r);
         if (r != 0) {
             break;
         }
@@ -412,7 +416,7 @@ static int run_steps(struct chaos_client *client)
             client->result.n_scheduled - client->n_resolved == held_max(client)) {
             r = resolve_one(client);
         }
-        r = r != 0 ? r : check_storm(client);
+        r = r != 0 ? r : chaos_client_storm(client);
         r = r != 0 ? r : schedule_one(client);
         if (r == 0 && ends_burst(client, client->result.n_scheduled - 1)) {
             r = join(client);
@@ -561,7 +565,8 @@ void chaos_client_run(struct chaos_client *client)
     if (r == 0) {
         rage(client, true);
         skip(client);
-        r = run_steps(client);
+        r = client->dataset != NULL ? chaos_dataset_run(client->dataset)
+                                    : run_steps(client);
         rage(client, false);
     }
     if (client->c != NULL) {
@@ -573,4 +578,5 @@ void chaos_client_run(struct chaos_client *client)
     close_cluster(client);
     chaos_writes_free(client->writes);
     chaos_resources_free(client->resources);
+    chaos_dataset_free(client->dataset);
 }

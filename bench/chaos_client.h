@@ -25,14 +25,19 @@ struct chaos_result {
     int64_t expected[CHAOS_PS_MAX];
     int64_t found[CHAOS_PS_MAX];
     int64_t wrong_rows; /* rows of both tables that differ from what they must be */
-    bool again;         /* the client could not begin, and may try again */
-    char error[1024];   /* the first error; "": all is well */
+    /* with --dataset: its progress at the end */
+    uint64_t n_records;
+    uint64_t n_tasks;
+    uint64_t n_task_retries;
+    bool again;       /* the client could not begin, and may try again */
+    char error[1024]; /* the first error; "": all is well */
 };
 
 struct chaos_client {
     const struct chaos_config *config;
     const char *log_dir;
     const char *checkpoint_dir; /* NULL: no checkpoints */
+    const char *data_dir;       /* with --dataset */
     struct chaos_journal *journal;
     /* the storm that must rage meanwhile; NULL: it rages anyway */
     struct chaos_storm *storm;
@@ -44,7 +49,8 @@ struct chaos_client {
     struct cox_table *fading; /* with --evict */
     struct chaos_writes *writes;
     struct chaos_resources *resources;
-    struct coxi_mutex counting; /* guards counted; leaf */
+    struct chaos_dataset *dataset; /* with --dataset */
+    struct coxi_mutex counting;    /* guards counted; leaf */
     /* the statistics of this client that the journal has */
     struct cox_stats counted;
     struct cox_future **futures; /* a ring of config->in_flight, with --results */
@@ -73,6 +79,9 @@ void chaos_client_doing(struct chaos_client *client, const char *what);
 
 /* Notes the error of a library call, unless `code` is 0. Returns 0 or -1. */
 int chaos_client_check(struct chaos_client *client, int code);
+
+/* -1, and the reason is noted, if the client must end early. */
+int chaos_client_storm(struct chaos_client *client);
 
 /* Notes the first error. Returns -1. Any thread. */
 int chaos_client_wrong(struct chaos_client *client, const char *format, ...)

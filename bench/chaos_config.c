@@ -2,6 +2,7 @@
 #include "bench/chaos_config.h"
 
 #include "bench/chaos.h"
+#include "common/error.h"
 
 enum { IN_FLIGHT_MAX = 65536 };
 
@@ -98,6 +99,20 @@ static const struct coxi_option options[] = {
            "written: never of an older value"),
     SWITCH("evict", evict,
            "steps update a table that drops old rows, of which none grows old"),
+    SWITCH("dataset", dataset,
+           "steps take the records of a data set, each of which adds 1 to a row of its "
+           "own"),
+    NUMBER("records", records, 1, 1e9, "1000000", "with --dataset: records"),
+    NUMBER("epochs", epochs, 1, 1000, "2", "with --dataset: how often each is taken"),
+    NUMBER("batch-size", batch_size, 1, 1e6, "256",
+           "with --dataset: records of a batch, which takes --step-us"),
+    NUMBER("task-bytes", task_bytes, 1, 1e9, "16384",
+           "with --dataset: bytes of a file that are a task"),
+    SWITCH("shuffle", shuffle, "with --dataset: tasks and records in random order"),
+    SWITCH("segments", segments,
+           "with --dataset: each batch is flushed; otherwise a task is one commit"),
+    SWITCH("client-files", client_files,
+           "with --dataset: the client reads the files for the workers"),
     NUMBER("peer-timeout-ms", peer_timeout_ms, 100, 3600000, "1500",
            "a peer silent for this long is lost"),
     NUMBER("in-flight", in_flight, 1, IN_FLIGHT_MAX, "4096",
@@ -114,6 +129,7 @@ static const struct coxi_option options[] = {
     TEXT(
         "checkpoint-dir", checkpoint_dir,
         "with --client, or a PROGRAM whose disk is to fail: where its checkpoints are"),
+    TEXT("data-dir", data_dir, "with --client and --dataset: where the records are"),
     TEXT("journal", journal, "with --client: the file that outlives it"),
     SWITCH("json", json, "print nothing but the JSON object"),
 };
@@ -149,9 +165,32 @@ static void fill_share(double *value, bool everything, double otherwise)
     }
 }
 
-void chaos_config_complete(struct chaos_config *config)
+/* What only steps with numbers do. */
+static bool has_numbers(const struct chaos_config *config)
+{
+    return config->results || config->keep || config->resources || config->evict;
+}
+
+static int check(const struct chaos_config *config, bool has_program)
+{
+    if (config->client && (config->checkpoint_dir == NULL || config->journal == NULL ||
+                           (config->dataset && config->data_dir == NULL))) {
+        return coxi_error(COX_EINVAL, "--client needs --checkpoint-dir and --journal, "
+                                      "and with --dataset also --data-dir");
+    }
+    if (config->netns && has_program) {
+        return coxi_error(COX_EINVAL, "--netns is for this program's own client");
+    }
+    return config->dataset && has_numbers(config)
+               ? coxi_error(COX_EINVAL, "--dataset goes without --results, --keep, "
+                                        "--resources and --evict")
+               : 0;
+}
+
+int chaos_config_complete(struct chaos_config *config, bool has_program)
 {
     bool all = config->everything;
+    int r = check(config, has_program);
     fill(&config->kill_workers_every, all, 700);
     fill(&config->kill_ps_every, all, 2300);
     fill(&config->kill_client_every, all, 5100);
@@ -166,11 +205,12 @@ void chaos_config_complete(struct chaos_config *config)
         config->reset_every = 2 * config->kill_workers_every;
     }
     config->assigns = config->assigns || all;
-    config->resources = config->resources || all;
-    config->evict = config->evict || all;
     config->speculate = config->speculate || all;
-    config->keep = config->keep || all;
+    config->resources = config->resources || (all && !config->dataset);
+    config->evict = config->evict || (all && !config->dataset);
+    config->keep = config->keep || (all && !config->dataset);
     config->results = config->results || config->keep;
+    return r;
 }
 
 bool chaos_config_has_disk(const struct chaos_config *config)

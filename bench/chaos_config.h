@@ -40,6 +40,15 @@ struct chaos_config {
     bool resources;
     bool evict;
     bool everything;
+    bool dataset;
+    bool shuffle;
+    bool segments;
+    bool client_files;
+    int64_t records;
+    int64_t epochs;
+    int64_t batch_size;
+    int64_t task_bytes;
+    const char *data_dir; /* for a client alone */
     bool netns;
     bool json;
     bool client;
@@ -47,8 +56,9 @@ struct chaos_config {
 
 extern const struct coxi_program chaos_program;
 
-/* Sets the options that --everything implies, and those that were not given. */
-void chaos_config_complete(struct chaos_config *config);
+/* Sets the options that --everything implies, and those that were not given.
+ * COX_EINVAL: options that do not go together. */
+int chaos_config_complete(struct chaos_config *config, bool has_program);
 
 /* True if each client runs in a separate process. */
 bool chaos_config_is_apart(const struct chaos_config *config);

@@ -9,6 +9,7 @@
 #include <coxswain/step.h>
 
 #include "bench/chaos.h"
+#include "common/rand.h"
 
 /* Not sanitized, so that the signal itself ends the process, and no sanitizer
  * reports. */
@@ -43,10 +44,9 @@ static void spend(int64_t us, bool busy)
     (void)nanosleep(&rest, NULL);
 }
 
-/* Adds 1 to the counter of each ps in `mask`. */
-static int add(struct cox_step *step, int64_t mask)
+/* Adds `more` to the counter of each ps in `mask`. */
+static int add_each(struct cox_step *step, int64_t mask, int64_t more)
 {
-    const int64_t one = 1;
     int r = 0;
     for (int i = 0; r == 0 && i < CHAOS_PS_MAX; i++) {
         char name[16];
@@ -57,10 +57,15 @@ static int add(struct cox_step *step, int64_t mask)
         (void)snprintf(name, sizeof(name), "c%d", i);
         r = cox_step_variable(step, name, &counter);
         if (r == 0) {
-            r = cox_step_add(step, counter, &one);
+            r = cox_step_add(step, counter, &more);
         }
     }
     return r;
+}
+
+static int add(struct cox_step *step, int64_t mask)
+{
+    return add_each(step, mask, 1);
 }
 
 /* Adds 1 to the row of the step's number. */
@@ -210,5 +215,100 @@ static int count_and_return(struct cox_step *step)
     return cox_step_return(step, &number);
 }
 
-COX_STEPS(COX_STEP("count", count), COX_STEP("count_and_return", count_and_return),
+/* ---- records */
+
+enum { STRAGGLE_US = 150000, STRAGGLES = 16 };
+
+/* A number that is the same in each attempt of a batch. */
+static uint64_t draw_of(const struct cox_batch *batch, uint64_t key, int64_t seed)
+{
+    uint64_t state = (uint64_t)seed + batch->epoch * UINT64_C(0x9e3779b97f4a7c15) + key;
+    return coxi_rand(&state);
+}
+
+/* The first record's number, which is its key in libsvm and its bytes in RecordIO. */
+static uint64_t *keys_of(const struct cox_batch *batch)
+{
+    uint64_t *keys = malloc((size_t)batch->n * sizeof(*keys));
+    for (uint64_t i = 0; keys != NULL && i < batch->n; i++) {
+        memcpy(&keys[i],
+               batch->keys != NULL ? (const void *)&batch->keys[i]
+                                   : batch->bytes[i].data,
+               sizeof(*keys));
+    }
+    return keys;
+}
+
+/* Adds 1 to the row of each record, and the number of records to each counter. */
+static int visit_rows(struct cox_step *step, const uint64_t *keys, uint64_t n,
+                      int64_t n_ps)
+{
+    const int64_t more = (int64_t)n;
+    struct cox_variable *table;
+    float *ones = malloc((size_t)n * sizeof(*ones));
+    if (ones == NULL) {
+        return cox_step_fail(step, 1, "no memory for a batch");
+    }
+    for (uint64_t i = 0; i < n; i++) {
+        ones[i] = 1;
+    }
+    int r = cox_step_variable(step, CHAOS_VISITED, &table);
+    if (r == 0) {
+        r = cox_step_update(step, table, COX_UPDATE_ADD, cox_rows_listed(keys, n),
+                            ones);
+    }
+    free(ones);
+    return r != 0 ? r : add_each(step, ((int64_t)1 << n_ps) - 1, more);
+}
+
+static int visit_batch(struct cox_step *step, const struct cox_batch *batch,
+                       const int64_t *of)
+{
+    uint64_t *keys = keys_of(batch);
+    if (keys == NULL) {
+        return cox_step_fail(step, 1, "no memory for a batch");
+    }
+    uint64_t draw = draw_of(batch, keys[0], of[CHAOS_VISIT_SEED]);
+    bool is_first = cox_step_attempt(step) == 1;
+    bool crashes =
+        is_first && (int64_t)(draw % CHAOS_VISIT_MILLION) < of[CHAOS_VISIT_CRASHES];
+    spend((int64_t)(draw >> 32) % (2 * of[CHAOS_VISIT_US] + 1), draw % 4 == 0);
+    if (is_first && of[CHAOS_VISIT_STRAGGLES] != 0 && (draw >> 40) % STRAGGLES == 0) {
+        spend(STRAGGLE_US, false);
+    }
+    int r = visit_rows(step, keys, batch->n, of[CHAOS_VISIT_PS]);
+    free(keys);
+    if (r == 0 && crashes && (draw & 1 << 20) != 0) {
+        crash(CHAOS_CRASH_ABORT);
+    }
+    if (r == 0 && of[CHAOS_VISIT_SEGMENTS] != 0) {
+        r = cox_step_flush(step);
+    }
+    if (r == 0 && crashes) {
+        crash(CHAOS_CRASH_NULL);
+    }
+    return r;
+}
+
+/* Takes the records of a task. */
+static int visit(struct cox_step *step)
+{
+    const struct cox_value *plan = cox_step_argument(step, "plan");
+    struct cox_batch batch = COX_BATCH_INIT;
+    int r;
+    if (plan == NULL || plan->dtype != COX_I64 || plan->rank != 1 ||
+        plan->shape[0] != CHAOS_VISIT) {
+        return cox_step_fail(step, 1, "it needs a plan of %d numbers", CHAOS_VISIT);
+    }
+    while ((r = cox_step_batch(step, &batch)) == 0) {
+        r = visit_batch(step, &batch, plan->data);
+        if (r != 0) {
+            return r;
+        }
+    }
+    return r == COX_EEOF ? 0 : r;
+}
+
+COX_STEPS(COX_STEP("count", count), COX_STEP("visit", visit),
+          COX_STEP("count_and_return", count_and_return),
           COX_STEP("make_seen", make_seen));
