@@ -9,7 +9,8 @@
  *
  * Cost: begin and end O(ps touched by all segments of the closure); advance O(ids
  * passed); a list O(ids and segments above the watermark); memory: 8 bytes for each id
- * between the watermark and the highest closure seen, and the marks.
+ * between the watermark and the highest closure seen (at least 65,536 closures, once there
+ * were so many), and the marks.
  */
 #include "ps/applied.h"
 
@@ -24,7 +25,12 @@
 #include "schema/check.h"
 #include "schema/maybe.h"
 
-enum { OPEN_MAX = 1024, RING_FIRST = 1024, MARKS_BYTES_MAX = 1 << 30 };
+enum {
+    OPEN_MAX = 1024,
+    RING_FIRST = 1024,
+    RING_KEPT = 65536, /* entries that an empty set keeps */
+    MARKS_BYTES_MAX = 1 << 30,
+};
 
 struct open_commit {
     uint64_t closure;
@@ -315,6 +321,22 @@ void coxi_applied_end(struct coxi_applied *applied, uint64_t closure, int failed
     coxi_unlock(&applied->lock);
 }
 
+/* Gives back the memory of a ring that has grown because a watermark came late, if the
+ * set is empty now. An open commit counts on its place in the ring. */
+static void shrink(struct coxi_applied *applied) COXI_REQUIRES(applied->lock)
+{
+    if (applied->highest > applied->watermark || applied->n_open > 0 ||
+        applied->capacity <= RING_KEPT) {
+        return;
+    }
+    struct entry *ring = calloc(RING_FIRST, sizeof(*ring));
+    if (ring != NULL) {
+        free(applied->ring);
+        applied->ring = ring;
+        applied->capacity = RING_FIRST;
+    }
+}
+
 int coxi_applied_advance(struct coxi_applied *applied, uint64_t watermark)
 {
     int r = check_id(watermark);
@@ -331,6 +353,7 @@ int coxi_applied_advance(struct coxi_applied *applied, uint64_t watermark)
     if (watermark > applied->watermark) {
         applied->watermark = watermark;
     }
+    shrink(applied);
     coxi_unlock(&applied->lock);
     return 0;
 }

@@ -460,6 +460,33 @@ TEST(applied_tells_attempts_that_are_not_alike)
     coxi_applied_free(applied);
 }
 
+__attribute__((weak)) size_t __sanitizer_get_current_allocated_bytes(void);
+
+TEST(set_gives_its_memory_back_when_a_late_watermark_has_come)
+{
+    enum { LATE = COXI_APPLIED_WINDOW - 1, SMALL = 64 << 10, ENTRY = 8 };
+    if (__sanitizer_get_current_allocated_bytes == NULL) {
+        skip(); /* only a sanitizer's allocator tells */
+    }
+    struct coxi_applied *applied = new_set();
+    apply(applied, 1, 0);
+    size_t before = __sanitizer_get_current_allocated_bytes();
+    apply(applied, LATE, 0);
+    assert_true(__sanitizer_get_current_allocated_bytes() >= before + LATE * ENTRY / 2);
+    /* a commit that has begun keeps its place */
+    assert_code(0, begin(applied, LATE + 1, 0));
+    assert_code(0, coxi_applied_advance(applied, LATE));
+    assert_true(__sanitizer_get_current_allocated_bytes() >= before + LATE * ENTRY / 2);
+    coxi_applied_end(applied, LATE + 1, 0);
+    assert_applied(applied, LATE + 1, 0);
+    assert_code(0, coxi_applied_advance(applied, LATE + 1));
+    assert_true(__sanitizer_get_current_allocated_bytes() <= before + SMALL);
+    apply(applied, LATE + 2000, 0);
+    assert_applied(applied, LATE + 2000, 0);
+    assert_not_applied(applied, LATE + 1999, 0);
+    coxi_applied_free(applied);
+}
+
 TEST(void_beyond_the_window_is_refused)
 {
     struct told told = {0};
