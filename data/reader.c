@@ -66,6 +66,7 @@ struct coxi_reader {
 
     pthread_t thread;
     atomic_bool closing;
+    atomic_bool cancelled;              /* nobody needs what is still to be read */
     struct coxi_mutex lock;             /* leaf */
     pthread_cond_t may_fill;            /* the thread waits for it */
     pthread_cond_t may_take;            /* the user waits for it */
@@ -150,8 +151,11 @@ static int begin(struct coxi_reader *reader)
 {
     const struct coxi_task *task = reader->task;
     uint64_t before = task->begin > 0 ? reader->format->before : 0;
-    int r = coxi_stream_open(&reader->source, task->begin - before, &reader->pool,
-                             &reader->closing, &reader->stream);
+    int r = coxi_source_check(&reader->source, &task->mark);
+    if (r == 0) {
+        r = coxi_stream_open(&reader->source, task->begin - before, &reader->pool,
+                             &reader->cancelled, &reader->stream);
+    }
     if (r == 0 && reader->format->open != NULL) {
         r = reader->format->open(&reader->parser);
     }
@@ -301,7 +305,7 @@ static int check(const struct coxi_reader *reader)
     if (!splits && (task->begin != 0 || task->end != UINT64_MAX)) {
         return coxi_error(COX_EINVAL, "%s: the file cannot be cut", task->file);
     }
-    return coxi_source_check(&reader->source, &task->mark);
+    return 0;
 }
 
 static int start(struct coxi_reader *reader)
@@ -407,6 +411,12 @@ void coxi_reader_counts(struct coxi_reader *reader, struct coxi_reader_counts *r
     ret->records = reader->records;
 }
 
+void coxi_reader_cancel(struct coxi_reader *reader)
+{
+    atomic_store(&reader->cancelled, true);
+    coxi_source_cancel(&reader->source);
+}
+
 void coxi_reader_close(struct coxi_reader *reader)
 {
     if (reader == NULL) {
@@ -416,7 +426,7 @@ void coxi_reader_close(struct coxi_reader *reader)
     atomic_store(&reader->closing, true);
     (void)pthread_cond_signal(&reader->may_fill);
     coxi_unlock(&reader->lock);
-    coxi_source_cancel(&reader->source);
+    coxi_reader_cancel(reader);
     (void)pthread_join(reader->thread, NULL);
     reader_free(reader);
 }

@@ -51,10 +51,16 @@ enum coxi_running_state {
     COXI_RUN_ENDING,
 };
 
+struct coxi_reader;
+
 struct coxi_running {
     atomic_uint state;                   /* enum coxi_running_state */
     atomic_uint_least64_t started_ns;    /* when the step started; 0: not yet */
     struct coxi_recorder_slot *recorder; /* or NULL; fixed */
+
+    struct coxi_mutex reading; /* after the slots' lock; before those of the reader */
+    /* the reader that the step waits for (batches.h), or NULL */
+    struct coxi_reader *reader COXI_GUARDED_BY(reading);
 
     /* guarded by the slots' lock; valid unless IDLE */
     struct coxi_run *run;

@@ -33,11 +33,35 @@ static int open_reader(const struct coxi_attempt *attempt,
                   : r;
 }
 
+/* NULL: it has none. */
+static void set_reader(struct coxi_running *running, struct coxi_reader *reader)
+{
+    coxi_lock(&running->reading);
+    running->reader = reader;
+    coxi_unlock(&running->reading);
+}
+
 static int begin(struct coxi_attempt *attempt, const struct cox_value *task)
 {
     attempt->batches = calloc(1, sizeof(*attempt->batches));
-    return attempt->batches != NULL ? open_reader(attempt, task, attempt->batches)
-                                    : coxi_error_memory("the records of a task");
+    if (attempt->batches == NULL) {
+        return coxi_error_memory("the records of a task");
+    }
+    int r = open_reader(attempt, task, attempt->batches);
+    if (r == 0) {
+        set_reader(attempt->running, attempt->batches->reader);
+        r = coxi_attempt_check(attempt); /* it may have been cancelled before that */
+    }
+    return r;
+}
+
+void coxi_batches_cancel(struct coxi_running *running)
+{
+    coxi_lock(&running->reading);
+    if (running->reader != NULL) {
+        coxi_reader_cancel(running->reader);
+    }
+    coxi_unlock(&running->reading);
 }
 
 /* Notes why the task cannot be read. */
@@ -93,6 +117,7 @@ int coxi_batches_end(struct coxi_attempt *attempt)
         return 0;
     }
     int r = batches->reader != NULL ? add_counts(attempt) : 0;
+    set_reader(attempt->running, NULL);
     coxi_reader_close(batches->reader);
     coxi_task_fini(&batches->task);
     free(batches);

@@ -1,13 +1,14 @@
 /*
  * See client_files.h. A block is in the list from the moment at which it is asked for.
- * A block that could not be read leaves the list as soon as a reader has seen that, so
- * the next reader asks again.
+ * It leaves the list if it could not be read, or if nobody waits for it any more, so that
+ * the next reader asks again: what was wrong may be right by then.
  */
 #include "worker/client_files.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/clock.h"
 #include "common/error.h"
 #include "net/message.h"
 
@@ -15,6 +16,7 @@ struct coxi_client_block {
     struct coxi_client_block *next;
     uint64_t number; /* its offset / COXI_FILE_BLOCK */
     uint64_t request;
+    uint64_t asked_ms;
     bool here;     /* it was answered */
     unsigned refs; /* readers that wait for it or copy from it */
     int code;      /* not 0: it cannot be read */
@@ -108,6 +110,7 @@ static struct coxi_client_block *ask(struct coxi_client_files *files,
     memset(block, 0, offsetof(struct coxi_client_block, bytes));
     block->number = number;
     block->request = ++files->requests;
+    block->asked_ms = coxi_now_ms();
     block->dataset = strdup(task->dataset);
     block->file = strdup(task->file);
     if (block->dataset == NULL || block->file == NULL) {
@@ -138,6 +141,32 @@ static void ask_ahead(struct reader *reader, uint64_t number)
 
 /* ---- reading */
 
+/* When to give up the block, unless more comes from the client before. */
+static uint64_t give_up_ms(const struct coxi_client_files *files,
+                           const struct coxi_client_block *block)
+    COXI_REQUIRES(files->lock)
+{
+    uint64_t since_ms =
+        block->asked_ms > files->heard_ms ? block->asked_ms : files->heard_ms;
+    return since_ms + files->wait_ms;
+}
+
+/* Waits for the block. Ends also if the client is gone, or the reader is cancelled. */
+static void await_block(struct reader *reader, const struct coxi_client_block *block)
+    COXI_REQUIRES(reader->files->lock)
+{
+    struct coxi_client_files *files = reader->files;
+    while (!block->here && !files->closed && !atomic_load(&reader->cancelled)) {
+        uint64_t now_ms = coxi_now_ms();
+        uint64_t until_ms = give_up_ms(files, block);
+        if (now_ms >= until_ms) {
+            return;
+        }
+        struct timespec until = coxi_deadline((int)(until_ms - now_ms));
+        (void)coxi_wait_until(&files->changed, &files->lock, &until);
+    }
+}
+
 /* Takes a block, when it is here; release it with drop(). NULL: an error. */
 static struct coxi_client_block *take(struct reader *reader, uint64_t number)
     COXI_REQUIRES(reader->files->lock)
@@ -153,10 +182,7 @@ static struct coxi_client_block *take(struct reader *reader, uint64_t number)
         return NULL;
     }
     block->refs++;
-    /* Ends when the client answers, or is gone, or the reader is closed. */
-    while (!block->here && !files->closed && !atomic_load(&reader->cancelled)) {
-        coxi_wait_for_end(&files->changed, &files->lock);
-    }
+    await_block(reader, block);
     return block;
 }
 
@@ -164,7 +190,7 @@ static void drop(struct coxi_client_files *files, struct coxi_client_block *bloc
     COXI_REQUIRES(files->lock)
 {
     block->refs--;
-    if (block->here && block->code != 0 && block->refs == 0) {
+    if ((!block->here || block->code != 0) && block->refs == 0) {
         take_out(files, block);
         block_free(block);
     }
@@ -175,10 +201,15 @@ static int check(struct reader *reader, const struct coxi_client_block *block)
     COXI_REQUIRES(reader->files->lock)
 {
     const char *name = reader->task->file;
+    if (!block->here && atomic_load(&reader->cancelled)) {
+        return coxi_error(COX_ECANCELLED, "%s: its reader was closed", name);
+    }
     if (!block->here) {
-        return atomic_load(&reader->cancelled)
-                   ? coxi_error(COX_ECANCELLED, "%s: its reader was closed", name)
-                   : coxi_error(COX_ECLOSED, "%s: the client is gone", name);
+        return reader->files->closed
+                   ? coxi_error(COX_ECLOSED, "%s: the client is gone", name)
+                   : coxi_error(COX_ETIMEDOUT,
+                                "%s: the client has sent no bytes of files for %u ms",
+                                name, reader->files->wait_ms);
     }
     if (block->code != 0) {
         return coxi_error(block->code, "%s", block->text);
@@ -299,10 +330,16 @@ int coxi_client_files_answer(struct coxi_client_files *files, uint64_t request,
     while (block != NULL && (block->here || block->request != request)) {
         block = block->next;
     }
-    int r = block != NULL && len <= COXI_FILE_BLOCK
+    /* Of a block that nobody waits for any more: dropped. */
+    bool late = block == NULL && request > 0 && request <= files->requests;
+    int r = (late || block != NULL) && len <= COXI_FILE_BLOCK
                 ? 0
                 : coxi_error(COX_EPROTO, "bytes of a file that nobody asked for");
-    if (r == 0) {
+    files->heard_ms = r == 0 ? coxi_now_ms() : files->heard_ms;
+    if (r == 0 && block != NULL && answer->code != 0 && block->refs == 0) {
+        take_out(files, block);
+        block_free(block);
+    } else if (r == 0 && block != NULL) {
         block->here = true;
         block->code = answer->code;
         strncpy(block->text, answer->message, sizeof(block->text) - 1);
@@ -331,8 +368,9 @@ void coxi_client_files_close(struct coxi_client_files *files)
 void coxi_client_files_init(struct coxi_client_files *files, struct coxi_link *link,
                             size_t max)
 {
-    *files =
-        (struct coxi_client_files){.link = link, .blocks_max = max / COXI_FILE_BLOCK};
+    *files = (struct coxi_client_files){.link = link,
+                                        .blocks_max = max / COXI_FILE_BLOCK,
+                                        .wait_ms = COXI_FILE_WAIT_MS};
     coxi_mutex_init(&files->lock);
     coxi_cond_init(&files->changed);
 }

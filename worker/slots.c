@@ -388,6 +388,9 @@ int coxi_slots_new(const struct coxi_slots_options *options, struct coxi_slots *
     slots->options = *options;
     coxi_mutex_init(&slots->lock);
     coxi_cond_init(&slots->work);
+    for (uint32_t i = 0; i < options->n; i++) {
+        coxi_mutex_init(&slots->threads[i].running.reading);
+    }
     int r = coxi_watch_init(slots);
     for (uint32_t i = 0; r == 0 && i < options->n; i++) {
         struct coxi_slot *slot = &slots->threads[i];

@@ -25,6 +25,7 @@
 #include "common/error.h"
 #include "common/log.h"
 #include "common/sync.h"
+#include "worker/batches.h"
 #include "worker/results.h"
 #include "worker/slots_internal.h"
 
@@ -152,6 +153,7 @@ void coxi_watch_cancel(struct coxi_slots *slots, struct coxi_running *running,
     if (waits) {
         wake_for_place(running->run);
     }
+    coxi_batches_cancel(running);
 }
 
 /* ---- looking */
@@ -315,6 +317,9 @@ static void slots_fini(struct coxi_slots *slots)
     coxi_unshared(&slots->lock);
     if (slots->watch.statm >= 0) {
         (void)close(slots->watch.statm);
+    }
+    for (uint32_t i = 0; i < slots->options.n; i++) {
+        coxi_mutex_fini(&slots->threads[i].running.reading);
     }
     (void)pthread_cond_destroy(&slots->work);
     coxi_mutex_fini(&slots->lock);

@@ -274,3 +274,104 @@ TEST(step_ends_when_the_client_is_gone)
     assert_non_null(strstr(done.result, "the client is gone"));
     fixture_close(&f);
 }
+
+/* Recalls the running closure; it must return, because its process would end. */
+static void recall(struct fixture *f)
+{
+    const struct coxi_recall_head head = {f->last, 1, 0};
+    const struct coxi_recall wanted = {
+        .closures = &head, .n_closures = 1, .running = true, .grace_ms = 60000};
+    assert_code(0, coxi_slots_recall(f->rig.slots, f->rig.run, &wanted));
+}
+
+TEST(step_that_waits_for_the_client_is_cancelled)
+{
+    struct fixture f;
+    static const char text[] = "1 7:1\n";
+    fixture_open(&f, "");
+    push_client_task(&f);
+    (void)caller_expect(f.rig.caller, COXI_FILE_READ);
+    recall(&f);
+    (void)rig_expect(&f.rig, f.last, COX_ECANCELLED);
+    push_client_task(&f); /* asks again */
+    answer_bytes(&f, 0, text, strlen(text), strlen(text));
+    struct rig_done done = rig_expect(&f.rig, f.last, 0);
+    assert_int_equal(1, rig_result(&done, "records"));
+    fixture_close(&f);
+}
+
+TEST(step_gives_up_a_client_that_does_not_answer)
+{
+    struct fixture f;
+    static const char text[] = "1 7:1\n";
+    fixture_open(&f, "");
+    f.rig.run->files.wait_ms = 20;
+    push_client_task(&f);
+    const struct coxi_message *wanted = caller_expect(f.rig.caller, COXI_FILE_READ);
+    uint64_t request = wanted->request;
+    struct rig_done done = rig_expect(&f.rig, f.last, COX_ETIMEDOUT);
+    assert_non_null(strstr(done.result, "at the client: the client has sent no bytes"));
+    /* what comes too late does no harm, and is of no use */
+    const struct coxi_file_bytes late = {.message = "", .bytes = 1};
+    assert_code(0, coxi_client_files_answer(&f.rig.run->files, request, &late, "x", 1));
+    f.rig.run->files.wait_ms = COXI_FILE_WAIT_MS;
+    push_client_task(&f);
+    answer_bytes(&f, 0, text, strlen(text), strlen(text));
+    done = rig_expect(&f.rig, f.last, 0);
+    assert_int_equal(1, rig_result(&done, "records"));
+    fixture_close(&f);
+}
+
+struct reading {
+    struct coxi_source source;
+    uint64_t offset;
+    int code;
+};
+
+static void *read_a_byte(void *arg)
+{
+    struct reading *reading = arg;
+    uint8_t byte;
+    size_t len;
+    reading->code = coxi_source_read(&reading->source, reading->offset, &byte, 1, &len);
+    return NULL;
+}
+
+/* Reads a byte of block `block`, for which the client is asked, and has it answered. */
+static void read_block(struct fixture *f, struct reading *reading, uint64_t block,
+                       uint64_t file_bytes)
+{
+    pthread_t thread;
+    const uint64_t begin = block * COXI_FILE_BLOCK;
+    const uint64_t left = file_bytes - begin;
+    char *bytes = calloc(1, COXI_FILE_BLOCK);
+    assert_non_null(bytes);
+    reading->offset = begin;
+    assert_int_equal(0, pthread_create(&thread, NULL, read_a_byte, reading));
+    answer_bytes(f, block, bytes, left < COXI_FILE_BLOCK ? left : COXI_FILE_BLOCK,
+                 file_bytes);
+    assert_int_equal(0, pthread_join(thread, NULL));
+    assert_code(0, reading->code);
+    free(bytes);
+}
+
+TEST(an_error_of_a_block_that_was_read_ahead_is_not_kept)
+{
+    struct fixture f;
+    struct reading reading = {0};
+    const uint64_t bytes = COXI_FILE_BLOCK + 100;
+    const struct coxi_file_bytes error = {COX_EIO, "a bad moment", 0, 0};
+    fixture_open(&f, "");
+    f.task.file = "at the client";
+    f.task.place = 3;
+    assert_code(0,
+                coxi_source_open_client(&f.rig.run->files, &f.task, &reading.source));
+    read_block(&f, &reading, 0, bytes);
+    const struct coxi_message *ahead = caller_expect(f.rig.caller, COXI_FILE_READ);
+    assert_int_equal(COXI_FILE_BLOCK, ahead->file_read.offset);
+    assert_code(0, coxi_client_files_answer(&f.rig.run->files, ahead->request, &error,
+                                            NULL, 0));
+    read_block(&f, &reading, 1, bytes);
+    coxi_source_close(&reading.source);
+    fixture_close(&f);
+}
