@@ -1,5 +1,16 @@
-/* See serve.h. The thread starts with the first request. Files stay open: OPEN_MAX of
- * them, the least recently used one is closed first. */
+/*
+ * See serve.h. The thread starts with the first request. Files stay open: OPEN_MAX of
+ * them, the least recently used one is closed first.
+ *
+ * Each worker that has asked for something has an entry with its requests. The thread
+ * takes one request of each in turn, and leaves out those that have enough under way.
+ * An entry is known by its link, which stays as long as the entry has requests, or
+ * bytes under way.
+ *
+ * Nobody can interrupt a read of a file on a dead disk. So the state has references: of
+ * the coordinator, of the thread, and of bytes under way. The coordinator leaves a thread
+ * that does not end in STOP_MS to itself.
+ */
 #include "coordinator/datasets/serve.h"
 
 #include <stdlib.h>
@@ -14,34 +25,49 @@
 #include "net/message.h"
 
 enum {
-    SERVED_MAX = 65536,
+    WAITING_MAX = 4096, /* requests of a worker */
     OPEN_MAX = 16,
-    READ_MAX = 1 << 20,   /* bytes of a request */
-    SENT_MAX = 256 << 20, /* bytes that are queued for a worker */
+    READ_MAX = 1 << 20,      /* bytes of a request */
+    WORKER_BYTES = 16 << 20, /* under way to a worker */
+    ALL_WORKERS_BYTES =
+        256 << 20, /* the same of all; beyond it, each has one request */
+    STOP_MS = 500,
 };
 
 struct request {
     struct request *next;
     struct coxi_link *link; /* of the worker that asks */
     uint64_t number;
-    const char *file; /* in the data set's list, which stays as long as the thread */
+    char *file;
     uint64_t offset;
     size_t len;
 };
 
+/* A worker's requests. */
+struct asker {
+    struct asker *next;
+    const struct coxi_link *link;
+    struct request *first;
+    struct request *last;
+    size_t n_waiting;
+    size_t bytes; /* under way */
+};
+
 struct opened {
-    const char *file;
     struct coxi_source source; /* closed: free */
     uint64_t used;             /* when, in requests */
 };
 
 struct coxi_served {
-    struct coxi_mutex lock; /* leaf */
-    pthread_cond_t more;
-    struct request *first COXI_GUARDED_BY(lock);
-    struct request *last COXI_GUARDED_BY(lock);
-    size_t n COXI_GUARDED_BY(lock);
+    struct coxi_mutex lock; /* comes before those of sources */
+    pthread_cond_t changed;
+    unsigned refs COXI_GUARDED_BY(lock);
+    struct asker *askers COXI_GUARDED_BY(lock); /* the next one in turn first */
+    size_t bytes COXI_GUARDED_BY(lock);         /* of all askers */
     bool closing COXI_GUARDED_BY(lock);
+    bool ended COXI_GUARDED_BY(lock); /* the thread needs no more time */
+    /* what the thread reads now, so that it can be cancelled; or none */
+    struct coxi_source reading COXI_GUARDED_BY(lock);
     bool started; /* loop; and free, after it */
     pthread_t thread;
 
@@ -49,6 +75,117 @@ struct coxi_served {
     struct opened opened[OPEN_MAX];
     uint64_t n_served;
 };
+
+/* Bytes under way to a worker. */
+struct sent {
+    struct coxi_served *served;
+    const struct coxi_link *link;
+    size_t len; /* that count */
+    uint8_t bytes[];
+};
+
+/* ---- life of the state */
+
+static void request_free(struct request *request)
+{
+    if (request != NULL) {
+        coxi_link_unref(request->link);
+        free(request->file);
+        free(request);
+    }
+}
+
+static void unref(struct coxi_served *served)
+{
+    coxi_lock(&served->lock);
+    bool last = --served->refs == 0;
+    coxi_unlock(&served->lock);
+    if (!last) {
+        return;
+    }
+    for (size_t i = 0; i < OPEN_MAX; i++) {
+        coxi_source_close(&served->opened[i].source);
+    }
+    coxi_mutex_fini(&served->lock);
+    (void)pthread_cond_destroy(&served->changed);
+    free(served);
+}
+
+/* ---- whose turn it is */
+
+static struct asker **find(struct coxi_served *served, const struct coxi_link *link)
+    COXI_REQUIRES(served->lock)
+{
+    struct asker **at = &served->askers;
+    while (*at != NULL && (*at)->link != link) {
+        at = &(*at)->next;
+    }
+    return at;
+}
+
+static struct asker *unlink_at(struct asker **at)
+{
+    struct asker *asker = *at;
+    *at = asker->next;
+    asker->next = NULL;
+    return asker;
+}
+
+/* Frees the asker if nothing of it is left. False: it stays. */
+static bool tidy(struct asker **at)
+{
+    bool gone = (*at)->first == NULL && (*at)->bytes == 0;
+    if (gone) {
+        free(unlink_at(at));
+    }
+    return gone;
+}
+
+/* True if the asker's first request may be served now. */
+static bool may_go(const struct coxi_served *served, const struct asker *asker)
+    COXI_REQUIRES(served->lock)
+{
+    return asker->first != NULL &&
+           (asker->bytes == 0 ||
+            (asker->bytes < WORKER_BYTES && served->bytes < ALL_WORKERS_BYTES) ||
+            coxi_link_closed(asker->first->link));
+}
+
+/* Takes a request, and the room for its bytes; its asker goes to the end of the list. */
+static struct request *take(struct coxi_served *served) COXI_REQUIRES(served->lock)
+{
+    struct asker **at = &served->askers;
+    while (*at != NULL && !may_go(served, *at)) {
+        at = &(*at)->next;
+    }
+    if (*at == NULL) {
+        return NULL;
+    }
+    struct asker *asker = unlink_at(at);
+    struct request *request = asker->first;
+    asker->first = request->next;
+    asker->n_waiting--;
+    asker->bytes += request->len;
+    served->bytes += request->len;
+    while (*at != NULL) {
+        at = &(*at)->next;
+    }
+    *at = asker;
+    return request;
+}
+
+/* Gives the room for bytes back. */
+static void give_back(struct coxi_served *served, const struct coxi_link *link,
+                      size_t len)
+{
+    coxi_lock(&served->lock);
+    struct asker **at = find(served, link);
+    served->bytes -= len;
+    (*at)->bytes -= len;
+    (void)tidy(at);
+    (void)pthread_cond_broadcast(&served->changed);
+    coxi_unlock(&served->lock);
+}
 
 /* ---- on the thread */
 
@@ -65,41 +202,57 @@ static int open_file(struct coxi_served *served, const char *file, struct opened
     struct opened *oldest = &served->opened[0];
     for (size_t i = 0; i < OPEN_MAX; i++) {
         struct opened *o = &served->opened[i];
-        if (o->source.kind != NULL && o->file == file) {
+        if (o->source.kind != NULL && strcmp(o->source.name, file) == 0) {
             *ret = o;
             return 0;
         }
         oldest = o->used < oldest->used ? o : oldest;
     }
-    if (oldest->source.kind != NULL) {
-        coxi_source_close(&oldest->source);
-    }
+    coxi_source_close(&oldest->source);
     oldest->used = 0;
-    oldest->file = file;
     int r = coxi_source_open(file, &oldest->source);
     *ret = oldest;
     return r;
 }
 
 /* Reads, and looks at size and time before and after: the bytes are of one version. */
+static int read_version(const struct coxi_source *source, const struct request *request,
+                        void *to, size_t *ret_len, struct coxi_file_mark *ret)
+{
+    struct coxi_file_mark after = {0};
+    int r = source->kind->stat(source->self, ret);
+    r = r == 0 ? coxi_source_read(source, request->offset, to, request->len, ret_len)
+               : r;
+    r = r == 0 ? source->kind->stat(source->self, &after) : r;
+    return r == 0 && (after.bytes != ret->bytes || after.changed_ns != ret->changed_ns)
+               ? coxi_error(COX_ECONFLICT, "%s changed while it was read",
+                            request->file)
+               : r;
+}
+
+/* Tells what the thread reads. False: the coordinator is being closed. */
+static bool set_reading(struct coxi_served *served, struct coxi_source source)
+{
+    coxi_lock(&served->lock);
+    bool closing = served->closing;
+    served->reading = closing ? (struct coxi_source){0} : source;
+    coxi_unlock(&served->lock);
+    return !closing;
+}
+
 static int read_file(struct coxi_served *served, const struct request *request,
                      void *to, size_t *ret_len, struct coxi_file_mark *ret)
 {
     struct opened *opened = NULL;
-    struct coxi_file_mark after = {0};
     int r = open_file(served, request->file, &opened);
     if (r != 0) {
         return r;
     }
-    const struct coxi_source *source = &opened->source;
     opened->used = ++served->n_served;
-    r = source->kind->stat(source->self, ret);
-    r = r == 0 ? coxi_source_read(source, request->offset, to, request->len, ret_len)
-               : r;
-    r = r == 0 ? source->kind->stat(source->self, &after) : r;
-    if (r == 0 && (after.bytes != ret->bytes || after.changed_ns != ret->changed_ns)) {
-        r = coxi_error(COX_ECONFLICT, "%s changed while it was read", request->file);
-    }
+    r = set_reading(served, opened->source)
+            ? read_version(&opened->source, request, to, ret_len, ret)
+            : coxi_error(COX_ECLOSED, "the client is being closed");
+    (void)set_reading(served, (struct coxi_source){0});
     if (r != 0) {
         coxi_source_close(&opened->source);
         opened->used = 0;
@@ -107,44 +260,65 @@ static int read_file(struct coxi_served *served, const struct request *request,
     return r;
 }
 
+static void release(void *arg)
+{
+    struct sent *sent = arg;
+    struct coxi_served *served = sent->served;
+    give_back(served, sent->link, sent->len);
+    free(sent);
+    unref(served);
+}
+
+static struct sent *sent_new(struct coxi_served *served, const struct request *request)
+{
+    struct sent *sent = malloc(sizeof(*sent) + request->len);
+    if (sent == NULL) {
+        (void)coxi_error_memory(request->file);
+        return NULL;
+    }
+    sent->served = served;
+    sent->link = request->link;
+    sent->len = request->len;
+    coxi_lock(&served->lock);
+    served->refs++;
+    coxi_unlock(&served->lock);
+    return sent;
+}
+
 static void serve(struct coxi_served *served, const struct request *request)
 {
     struct coxi_message message = {.request = request->number, .kind = COXI_FILE_BYTES};
     struct coxi_file_mark mark = {0};
     size_t len = 0;
-    uint8_t *bytes = malloc(request->len);
-    int r = bytes != NULL ? read_file(served, request, bytes, &len, &mark)
-                          : coxi_error_memory(request->file);
-    if (r != 0) {
-        refuse(request->link, request->number, r, coxi_error_text());
-        free(bytes);
+    struct sent *sent = sent_new(served, request);
+    if (sent == NULL) {
+        refuse(request->link, request->number, COX_ENOMEM, coxi_error_text());
+        give_back(served, request->link, request->len);
         return;
     }
-    const struct iovec segment = {bytes, len};
-    const struct coxi_payload payload = {&segment, len > 0, free, bytes};
+    int r = coxi_link_closed(request->link)
+                ? coxi_error(COX_ECLOSED, "the worker is gone")
+                : read_file(served, request, sent->bytes, &len, &mark);
+    if (r != 0) {
+        refuse(request->link, request->number, r, coxi_error_text());
+        release(sent);
+        return;
+    }
+    const struct iovec segment = {sent->bytes, len};
+    const struct coxi_payload payload = {&segment, len > 0, release, sent};
     message.file_bytes = (struct coxi_file_bytes){0, NULL, mark.bytes, mark.changed_ns};
     (void)coxi_message_send(request->link, &message, &payload, false);
 }
 
 static struct request *next_request(struct coxi_served *served)
 {
+    struct request *request = NULL;
     coxi_lock(&served->lock);
-    while (served->first == NULL && !served->closing) {
-        coxi_wait_for_work(&served->more, &served->lock);
-    }
-    struct request *request = served->closing ? NULL : served->first;
-    if (request != NULL) {
-        served->first = request->next;
-        served->n--;
+    while (!served->closing && (request = take(served)) == NULL) {
+        coxi_wait_for_work(&served->changed, &served->lock);
     }
     coxi_unlock(&served->lock);
     return request;
-}
-
-static void request_free(struct request *request)
-{
-    coxi_link_unref(request->link);
-    free(request);
 }
 
 static void *run(void *arg)
@@ -155,6 +329,11 @@ static void *run(void *arg)
         serve(served, request);
         request_free(request);
     }
+    coxi_lock(&served->lock);
+    served->ended = true;
+    (void)pthread_cond_broadcast(&served->changed);
+    coxi_unlock(&served->lock);
+    unref(served);
     return NULL;
 }
 
@@ -190,31 +369,73 @@ static int find_file(struct cox_coordinator *c, const struct coxi_file_read *wan
 
 static int start(struct coxi_served *served)
 {
-    int r = served->started
-                ? 0
-                : coxi_thread_start(&served->thread, "cox:files", run, served);
+    if (served->started) {
+        return 0;
+    }
+    coxi_lock(&served->lock);
+    served->refs++;
+    coxi_unlock(&served->lock);
+    int r = coxi_thread_start(&served->thread, "cox:files", run, served);
+    if (r != 0) {
+        unref(served);
+    }
     served->started = r == 0;
     return r;
+}
+
+static int request_new(struct coxi_link *link, uint64_t number, const char *file,
+                       const struct coxi_file_read *wanted, struct request **ret)
+{
+    struct request *request = calloc(1, sizeof(*request));
+    char *name = strdup(file);
+    if (request == NULL || name == NULL) {
+        free(request);
+        free(name);
+        return coxi_error_memory(file);
+    }
+    *request = (struct request){NULL, coxi_link_ref(link), number,
+                                name, wanted->offset,      wanted->len};
+    *ret = request;
+    return 0;
+}
+
+/* The entry of the request's worker. */
+static int find_asker(struct coxi_served *served, const struct request *request,
+                      struct asker **ret) COXI_REQUIRES(served->lock)
+{
+    struct asker **at = find(served, request->link);
+    if (*at == NULL) {
+        *at = calloc(1, sizeof(**at));
+        if (*at == NULL) {
+            return coxi_error_memory(request->file);
+        }
+        (*at)->link = request->link;
+    }
+    *ret = *at;
+    return (*ret)->n_waiting < WAITING_MAX
+               ? 0
+               : coxi_error(COX_ELIMIT, "%s: the worker waits for %d parts of files",
+                            request->file, WAITING_MAX);
 }
 
 /* Takes the request on success. */
 static int put(struct coxi_served *served, struct request *request)
 {
+    struct asker *asker = NULL;
     coxi_lock(&served->lock);
-    bool full = served->n == SERVED_MAX;
-    if (!full) {
-        if (served->first != NULL) {
-            served->last->next = request;
+    int r = find_asker(served, request, &asker);
+    if (r == 0) {
+        if (asker->first != NULL) {
+            asker->last->next = request;
         } else {
-            served->first = request;
+            asker->first = request;
         }
-        served->last = request;
-        served->n++;
-        (void)pthread_cond_signal(&served->more);
+        asker->last = request;
+        asker->n_waiting++;
+        (void)pthread_cond_broadcast(&served->changed);
     }
     coxi_unlock(&served->lock);
-    return full ? coxi_error(COX_ELIMIT, "too many workers read files of the client")
-                : 0;
+    return r;
 }
 
 void coxi_served_want(struct coxi_worker *worker, uint64_t request,
@@ -226,24 +447,11 @@ void coxi_served_want(struct coxi_worker *worker, uint64_t request,
     struct request *made = NULL;
     int r = find_file(worker->c, wanted, &file);
     r = r == 0 ? start(served) : r;
-    if (r == 0 && coxi_link_queued(link) > SENT_MAX) {
-        r = coxi_error(COX_ELIMIT, "%s: the worker reads faster than it receives",
-                       wanted->file);
-    }
-    if (r == 0) {
-        made = calloc(1, sizeof(*made));
-        r = made != NULL ? 0 : coxi_error_memory(wanted->file);
-    }
-    if (r == 0) {
-        *made = (struct request){NULL, coxi_link_ref(link), request,
-                                 file, wanted->offset,      wanted->len};
-        r = put(served, made);
-    }
+    r = r == 0 ? request_new(link, request, file, wanted, &made) : r;
+    r = r == 0 ? put(served, made) : r;
     if (r != 0) {
         refuse(link, request, r, coxi_error_text());
-        if (made != NULL) {
-            request_free(made);
-        }
+        request_free(made);
     }
 }
 
@@ -251,13 +459,58 @@ void coxi_served_want(struct coxi_worker *worker, uint64_t request,
 
 int coxi_served_new(struct cox_coordinator *c)
 {
-    c->served = calloc(1, sizeof(*c->served));
-    if (c->served == NULL) {
+    struct coxi_served *served = calloc(1, sizeof(*served));
+    if (served == NULL) {
         return coxi_error_memory("files for workers");
     }
-    coxi_mutex_init(&c->served->lock);
-    coxi_cond_init(&c->served->more);
+    coxi_mutex_init(&served->lock);
+    coxi_cond_init(&served->changed);
+    coxi_unshared(&served->lock);
+    served->refs = 1;
+    c->served = served;
     return 0;
+}
+
+/* Takes all requests; the askers with bytes under way stay until these are sent. */
+static struct request *take_all(struct coxi_served *served) COXI_REQUIRES(served->lock)
+{
+    struct request *all = NULL;
+    struct asker **at = &served->askers;
+    while (*at != NULL) {
+        struct asker *asker = *at;
+        if (asker->first != NULL) {
+            asker->last->next = all;
+            all = asker->first;
+            asker->first = NULL;
+            asker->n_waiting = 0;
+        }
+        at = tidy(at) ? at : &(*at)->next;
+    }
+    return all;
+}
+
+/* Ends the thread; false: it has not ended in time. */
+static bool stop(struct coxi_served *served)
+{
+    struct timespec until = coxi_deadline(STOP_MS);
+    coxi_lock(&served->lock);
+    served->closing = true;
+    (void)pthread_cond_broadcast(&served->changed);
+    if (served->reading.kind != NULL) {
+        coxi_source_cancel(&served->reading);
+    }
+    while (served->started && !served->ended &&
+           coxi_wait_until(&served->changed, &served->lock, &until)) {
+    }
+    bool ended = served->ended;
+    struct request *request = take_all(served);
+    coxi_unlock(&served->lock);
+    while (request != NULL) {
+        struct request *next = request->next;
+        request_free(request);
+        request = next;
+    }
+    return ended;
 }
 
 void coxi_served_free(struct cox_coordinator *c)
@@ -266,26 +519,11 @@ void coxi_served_free(struct cox_coordinator *c)
     if (served == NULL) {
         return;
     }
-    coxi_lock(&served->lock);
-    served->closing = true;
-    (void)pthread_cond_signal(&served->more);
-    coxi_unlock(&served->lock);
+    bool ended = stop(served);
     if (served->started) {
-        (void)pthread_join(served->thread, NULL);
+        (void)(ended ? pthread_join(served->thread, NULL)
+                     : pthread_detach(served->thread));
     }
-    coxi_unshared(&served->lock);
-    while (served->first != NULL) {
-        struct request *request = served->first;
-        served->first = request->next;
-        request_free(request);
-    }
-    for (size_t i = 0; i < OPEN_MAX; i++) {
-        if (served->opened[i].source.kind != NULL) {
-            coxi_source_close(&served->opened[i].source);
-        }
-    }
-    coxi_mutex_fini(&served->lock);
-    (void)pthread_cond_destroy(&served->more);
-    free(served);
+    unref(served);
     c->served = NULL;
 }
