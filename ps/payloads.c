@@ -33,8 +33,8 @@ static struct coxi_memory *memory_of(struct coxi_payloads *payloads,
     return peer->hello.role == COXI_ROLE_TOOL ? &payloads->readers : &payloads->memory;
 }
 
-/* COX_ENOMEM if the run would have more bytes than it left free for other runs. */
-static int check_share(const struct coxi_payloads *payloads, uint64_t more)
+/* COX_ENOMEM if the run has more bytes than it leaves free for other runs. */
+static int check_share(const struct coxi_payloads *payloads)
 {
     const struct coxi_memory *whole = payloads->memory.whole;
     if (!payloads->is_shared || whole->max_bytes == 0) {
@@ -42,8 +42,7 @@ static int check_share(const struct coxi_payloads *payloads, uint64_t more)
     }
     uint64_t used = atomic_load(&whole->used_bytes);
     uint64_t left = used < whole->max_bytes ? whole->max_bytes - used : 0;
-    return more <= left &&
-                   atomic_load(&payloads->memory.used_bytes) + more <= left - more
+    return atomic_load(&payloads->memory.used_bytes) <= left
                ? 0
                : coxi_error(COX_ENOMEM, "a run leaves memory for payloads to others");
 }
@@ -85,8 +84,12 @@ static int check(const struct coxi_payloads *payloads, const struct coxi_peer *p
 static int take(struct coxi_payloads *payloads, struct coxi_memory *memory,
                 uint64_t more, const char *whom)
 {
-    int r = check_share(payloads, more);
-    return r == 0 ? coxi_memory_take(memory, more, whom) : r;
+    int r = coxi_memory_take(memory, more, whom);
+    /* Only now, so that two that take at once see each other's bytes. */
+    if (r == 0 && (r = check_share(payloads)) != 0) {
+        coxi_memory_give(memory, more);
+    }
+    return r;
 }
 
 int coxi_payloads_take(struct coxi_payloads *payloads, struct coxi_peer *peer,

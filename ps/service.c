@@ -7,7 +7,6 @@
  */
 #include "ps/service.h"
 
-#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +22,7 @@
 _Static_assert((int)COXI_PULL_ROOM <= (int)COXI_LINK_MADE_ROOM,
                "what a link has room for is enough");
 
-enum { REMOVE_TRIES = 1000, REMOVE_REST_MS = 10 };
+enum { REMOVE_TRIES = 10, REMOVE_WAIT_MS = 1000 };
 
 struct coxi_ps {
     struct coxi_server *server;
@@ -561,11 +560,11 @@ static bool is_of(const void *arg, const struct coxi_peer *peer)
 /* Closes connections until none is left: one may just be greeting. */
 static void remove_tenant(struct coxi_ps *ps, struct coxi_tenant *tenant)
 {
-    for (int i = 0; i < REMOVE_TRIES && !coxi_tenant_is_left(tenant); i++) {
+    int i = 0;
+    do {
         coxi_server_close(ps->server, is_of, tenant, COX_EDENIED,
                           "the key of this run was removed");
-        (void)poll(NULL, 0, REMOVE_REST_MS);
-    }
+    } while (!coxi_tenant_await_left(tenant, REMOVE_WAIT_MS) && ++i < REMOVE_TRIES);
     coxi_tenant_forget(tenant);
 }
 

@@ -46,6 +46,7 @@ static void tenant_free(struct coxi_tenant *tenant)
 {
     tenant_stop(tenant);
     coxi_store_free(tenant->store);
+    (void)pthread_cond_destroy(&tenant->left);
     coxi_mutex_fini(&tenant->lock);
     coxi_mutex_fini(&tenant->describing);
     free(tenant->root);
@@ -102,6 +103,7 @@ static int tenant_new(struct coxi_tenants *tenants, uint32_t key,
         return coxi_error_memory("a run");
     }
     coxi_mutex_init(&tenant->lock);
+    coxi_cond_init(&tenant->left);
     coxi_mutex_init(&tenant->describing);
     tenant->tenants = tenants;
     tenant->name = options->keys != NULL ? coxi_keyring_name(options->keys, key) : "";
@@ -145,7 +147,11 @@ int coxi_tenant_enter(struct coxi_tenant *tenant)
 
 void coxi_tenant_leave(struct coxi_tenant *tenant)
 {
-    atomic_fetch_sub(&tenant->n_connections, 1);
+    coxi_lock(&tenant->lock);
+    if (atomic_fetch_sub(&tenant->n_connections, 1) == 1) {
+        (void)pthread_cond_broadcast(&tenant->left);
+    }
+    coxi_unlock(&tenant->lock);
 }
 
 /* ---- all runs */
@@ -226,9 +232,16 @@ bool coxi_tenant_is_removed(const struct coxi_tenant *tenant)
     return keys != NULL && !coxi_keyring_has(keys, tenant->key);
 }
 
-bool coxi_tenant_is_left(const struct coxi_tenant *tenant)
+bool coxi_tenant_await_left(struct coxi_tenant *tenant, int wait_ms)
 {
-    return atomic_load(&tenant->n_connections) == 0;
+    struct timespec until = coxi_deadline(wait_ms);
+    coxi_lock(&tenant->lock);
+    while (atomic_load(&tenant->n_connections) > 0 &&
+           coxi_wait_until(&tenant->left, &tenant->lock, &until)) {
+    }
+    bool left = atomic_load(&tenant->n_connections) == 0;
+    coxi_unlock(&tenant->lock);
+    return left;
 }
 
 /* Nobody claims meanwhile, because the run has no connections. */

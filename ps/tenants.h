@@ -54,6 +54,7 @@ struct coxi_tenant {
      * one, there must be memory for one only; nobody waits for a peer with it */
     struct coxi_mutex describing;
     struct coxi_mutex lock; /* leaf */
+    pthread_cond_t left;    /* n_connections has become 0, with `lock` held */
     /* lines that its members cause: of requests that succeeded, and that failed */
     struct {
         struct coxi_seldom claims[2];
@@ -101,8 +102,9 @@ uint32_t coxi_tenants_count(const struct coxi_tenants *tenants);
  * after coxi_tenant_enter. Any thread. */
 bool coxi_tenant_is_removed(const struct coxi_tenant *tenant);
 
-/* True if no connection is there that has entered. */
-bool coxi_tenant_is_left(const struct coxi_tenant *tenant);
+/* Waits until no connection is there that has entered. False: there still is one after
+ * this time. */
+bool coxi_tenant_await_left(struct coxi_tenant *tenant, int wait_ms);
 
 /* Frees what a removed run has in its store, once its connections are gone. */
 void coxi_tenant_forget(struct coxi_tenant *tenant);

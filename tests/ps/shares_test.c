@@ -1,4 +1,6 @@
 /* A run, or a run's readers, that take all they can get: the others go on. */
+#include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -168,6 +170,65 @@ TEST(a_run_with_long_payloads_leaves_memory_to_others)
     assert_code(0, take(&b, &of_b[1], &commit, BUDGET / 2));
     coxi_payloads_give(&b, &of_b[1]);
     assert_true(atomic_load(&whole.used_bytes) == 0);
+    stock_close(&s);
+}
+
+static pthread_barrier_t both;
+static atomic_bool is_met; /* two threads take at the same moment */
+
+int __real_coxi_memory_take(struct coxi_memory *memory, uint64_t bytes,
+                            const char *whom);
+int __wrap_coxi_memory_take(struct coxi_memory *memory, uint64_t bytes,
+                            const char *whom);
+
+int __wrap_coxi_memory_take(struct coxi_memory *memory, uint64_t bytes,
+                            const char *whom)
+{
+    if (atomic_load(&is_met)) {
+        (void)pthread_barrier_wait(&both);
+    }
+    return __real_coxi_memory_take(memory, bytes, whom);
+}
+
+struct taker {
+    struct coxi_payloads *payloads;
+    const struct coxi_message *message;
+    struct coxi_peer peer;
+    int code;
+};
+
+static void *take_at_once(void *arg)
+{
+    struct taker *taker = arg;
+    taker->code = take(taker->payloads, &taker->peer, taker->message, BUDGET / 8 * 3);
+    return NULL;
+}
+
+TEST(two_payloads_of_a_run_at_once_take_no_more_than_its_share)
+{
+    struct stock s;
+    struct coxi_memory whole;
+    struct coxi_payloads run;
+    pthread_t thread;
+    stock_open(&s);
+    const struct coxi_message commit = commit_of(&s);
+    coxi_payloads_budget(&whole, 1);
+    coxi_payloads_init(&run, s.store, 1);
+    run.memory.whole = &whole;
+    run.is_shared = true;
+    struct taker takers[2] = {{.payloads = &run, .message = &commit},
+                              {.payloads = &run, .message = &commit}};
+    assert_int_equal(0, pthread_barrier_init(&both, NULL, 2));
+    atomic_store(&is_met, true);
+    assert_int_equal(0, pthread_create(&thread, NULL, take_at_once, &takers[1]));
+    (void)take_at_once(&takers[0]);
+    assert_int_equal(0, pthread_join(thread, NULL));
+    atomic_store(&is_met, false);
+    assert_true(takers[0].code != 0 || takers[1].code != 0);
+    coxi_payloads_give(&run, &takers[0].peer);
+    coxi_payloads_give(&run, &takers[1].peer);
+    assert_true(atomic_load(&whole.used_bytes) == 0);
+    assert_int_equal(0, pthread_barrier_destroy(&both));
     stock_close(&s);
 }
 
