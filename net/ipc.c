@@ -1,16 +1,19 @@
 /* See ipc.h. Threads: any; the group is set before they start. Who is a member may take
  * long to find out, because the system may ask other hosts. So the group's members are
  * asked for once, at start; and the system is asked about a user who is not among them
- * once. (The kernel knows the groups of a peer, but nng hides the socket.) */
+ * once if that is a member, and otherwise again after a time: groups change, and the
+ * system's answer may be that of a moment at which it could not tell. (The kernel knows the groups of a peer, but nng hides the socket.) */
 #include "net/ipc.h"
 
 #include <ctype.h>
 #include <grp.h>
 #include <pwd.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/error.h"
 #include "common/sync.h"
 
@@ -22,7 +25,10 @@ enum { KNOWN_MAX = 256 };
 struct known {
     uid_t uid;
     bool is_member;
+    uint64_t until_ms; /* UINT64_MAX: for ever */
 };
+
+atomic_uint coxi_ipc_no_ms = 10000;
 
 static bool lets_group_in;
 static gid_t let_in;
@@ -34,17 +40,19 @@ static size_t
 
 static void learn(uid_t uid, bool is)
 {
+    uint64_t until_ms = is ? UINT64_MAX : coxi_now_ms() + atomic_load(&coxi_ipc_no_ms);
     coxi_lock(&lock);
-    known[n_known++ % KNOWN_MAX] = (struct known){uid, is};
+    known[n_known++ % KNOWN_MAX] = (struct known){uid, is, until_ms};
     coxi_unlock(&lock);
 }
 
 static bool knows(uid_t uid, bool *ret)
 {
     bool found = false;
+    uint64_t now_ms = coxi_now_ms();
     coxi_lock(&lock);
     for (size_t i = 0; i < n_known && i < KNOWN_MAX && !found; i++) {
-        found = known[i].uid == uid;
+        found = known[i].uid == uid && now_ms < known[i].until_ms;
         *ret = known[i].is_member;
     }
     coxi_unlock(&lock);

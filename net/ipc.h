@@ -7,11 +7,17 @@
 #ifndef COXI_NET_IPC_H
 #define COXI_NET_IPC_H
 
+#include <stdatomic.h>
+
 #include <nng/nng.h>
 
 /* Lets the members of the group in, too, a name or a number. Main thread, before others
  * start. COX_EINVAL: there is no such group. */
 int coxi_ipc_let_group_in(const char *group);
+
+/* For so long a user who is no member is not asked about again: 10 s, which tests
+ * shorten. */
+extern atomic_uint coxi_ipc_no_ms;
 
 /* COX_EDENIED if the user of the peer is not let in. */
 int coxi_ipc_check_user(uint64_t uid);

@@ -142,6 +142,7 @@ TEST(another_group_than_the_users_lets_it_not_in)
 
 /* ---- groups that are not the user's first */
 
+static int n_failures; /* of the next calls */
 static int n_asked;
 
 /* In place of libc's, which may ask other hosts. */
@@ -149,6 +150,10 @@ int getgrouplist(const char *user, gid_t group, gid_t *groups, int *ret_n)
 {
     (void)user;
     n_asked++;
+    if (n_failures > 0) {
+        n_failures--;
+        return -1;
+    }
     groups[0] = group;
     *ret_n = 1;
     return 1;
@@ -194,6 +199,30 @@ TEST(the_system_is_asked_about_a_user_s_groups_once)
         assert_code(COX_EDENIED, coxi_ipc_check_user(NOBODY));
     }
     assert_int_equal(1, n_asked);
+}
+
+/* The list of groups has the first group only, and the first answer is an error. */
+TEST(a_user_who_was_no_member_is_asked_about_again_after_a_time)
+{
+    const struct passwd *nobody = getpwuid(NOBODY);
+    char group[16];
+    if (nobody == NULL || geteuid() == NOBODY) {
+        skip();
+    }
+    (void)snprintf(group, sizeof(group), "%u", (unsigned)nobody->pw_gid);
+    assert_code(0, coxi_ipc_let_group_in(group));
+    n_asked = 0;
+    n_failures = 1;
+    assert_code(COX_EDENIED, coxi_ipc_check_user(NOBODY));
+    assert_code(COX_EDENIED, coxi_ipc_check_user(NOBODY));
+    assert_int_equal(1, n_asked);
+    n_failures = 1;
+    atomic_store(&coxi_ipc_no_ms, 0);
+    assert_code(0, coxi_ipc_let_group_in(group)); /* forgets */
+    assert_code(COX_EDENIED, coxi_ipc_check_user(NOBODY));
+    assert_code(0, coxi_ipc_check_user(NOBODY));
+    assert_code(0, coxi_ipc_check_user(NOBODY));
+    assert_int_equal(3, n_asked);
 }
 
 TEST(this_user_and_root_are_let_in_and_others_are_named)
