@@ -7,6 +7,7 @@
 #include "cli/data_progress.h"
 #include "cli/data_scan.h"
 #include "common/error.h"
+#include "data/name.h"
 
 struct config {
     struct coxi_data_input input;
@@ -202,13 +203,14 @@ static int count_files(const struct config *config, char *const *files, size_t n
         add_counts(&all, &one);
         if (config->json) {
             json_t *object = counts_json(&one);
-            (void)json_object_set_new(object, "file", json_string(files[i]));
+            (void)json_object_set_new(object, "file",
+                                      json_string(coxi_name_shown(files[i]).text));
             (void)json_array_append_new(list, object);
         } else {
             if (i == 0) {
                 print_title();
             }
-            print_counts(&one, files[i]);
+            print_counts(&one, coxi_name_shown(files[i]).text);
         }
     }
     if (r == 0 && config->json) {

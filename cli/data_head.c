@@ -6,6 +6,7 @@
 #include "cli/data_command.h"
 #include "cli/data_scan.h"
 #include "common/error.h"
+#include "data/name.h"
 
 struct config {
     struct coxi_data_input input;
@@ -261,7 +262,7 @@ int coxi_data_head(int argc, char **argv)
     int r = coxi_data_input_parse(&config.input);
     for (size_t i = 0; r == 0 && i < n; i++) {
         if (n > 1 && !config.json) {
-            (void)printf("%s%s\n", i > 0 ? "\n" : "", files[i]);
+            (void)printf("%s%s\n", i > 0 ? "\n" : "", coxi_name_shown(files[i]).text);
         }
         r = head(files[i], &config);
     }

@@ -9,6 +9,7 @@
 #include "common/error.h"
 #include "common/file.h"
 #include "data/index.h"
+#include "data/name.h"
 
 struct config {
     struct coxi_data_input input;
@@ -122,7 +123,7 @@ static int make(struct coxi_data_scan *scan, const struct config *config,
 {
     struct entries entries = {0};
     struct coxi_file_mark mark;
-    if (coxi_stream_inflates(scan->source.name)) {
+    if (coxi_name_inflates(scan->source.name)) {
         return coxi_error(COX_EINVAL,
                           "%s is compressed as a whole, so it is one task and needs no "
                           "index",
@@ -154,9 +155,9 @@ static int make_index(const char *file, const struct config *config,
         return r;
     }
     if (config->json) {
-        return coxi_data_print(json_pack("{s:s, s:I, s:I}", "file", file, "records",
-                                         (json_int_t)records, "entries",
-                                         (json_int_t)entries));
+        return coxi_data_print(
+            json_pack("{s:s, s:I, s:I}", "file", coxi_name_shown(file).text, "records",
+                      (json_int_t)records, "entries", (json_int_t)entries));
     }
     (void)printf("%s%s: %" PRIu64 " record%s, %" PRIu64 " entries\n", file,
                  COXI_INDEX_END, records, coxi_s(records), entries);

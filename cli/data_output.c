@@ -16,6 +16,7 @@
 #include "coxswain/batch.h"
 #include "data/codec.h"
 #include "data/format_tfrecord.h"
+#include "data/name.h"
 #include "data/recordio_write.h"
 #include "data/stream.h"
 
@@ -69,7 +70,7 @@ static int open_part(struct coxi_data_output *output, const char *path)
     if (output->fd < 0) {
         return cannot_write(output);
     }
-    return coxi_stream_inflates(path) ? open_gz(output) : 0;
+    return coxi_name_inflates(path) ? open_gz(output) : 0;
 }
 
 int coxi_data_output_open(const char *path, uint32_t format, uint32_t codec,
@@ -84,7 +85,7 @@ int coxi_data_output_open(const char *path, uint32_t format, uint32_t codec,
     int r;
     if (format != COX_RECORDIO) {
         r = open_part(output, path);
-    } else if (coxi_stream_inflates(path)) {
+    } else if (coxi_name_inflates(path)) {
         r = coxi_error(COX_EINVAL,
                        "%s: RecordIO is not compressed as a whole: say --codec gzip, "
                        "and a name without .gz",

@@ -11,6 +11,7 @@
 #include "common/error.h"
 #include "data/format_lines.h"
 #include "data/formats.h"
+#include "data/name.h"
 #include "data/sources.h"
 
 /* ---- columns */
@@ -121,18 +122,10 @@ static const struct {
     {".txt", COX_TEXT},
 };
 
-/* True if the name ends in `end`, before a .gz. */
-static bool has_end(const char *name, const char *end)
-{
-    size_t len = strlen(name) - (coxi_stream_inflates(name) ? 3 : 0);
-    size_t n = strlen(end);
-    return len > n && memcmp(name + len - n, end, n) == 0;
-}
-
 uint32_t coxi_data_guess_format(const char *file)
 {
     for (size_t i = 0; i < sizeof(ends) / sizeof(*ends); i++) {
-        if (has_end(file, ends[i].end)) {
+        if (coxi_name_has_format(file, ends[i].end)) {
             return ends[i].format;
         }
     }
@@ -154,7 +147,7 @@ static int find_separator(const struct coxi_data_input *input, const char *file,
     const char *text = input->separator;
     if (text == NULL) {
         *ret = ',';
-        if (has_end(file, ".tsv")) {
+        if (coxi_name_has_format(file, ".tsv")) {
             *ret = '\t';
         }
     } else if (strcmp(text, "tab") == 0) {
@@ -184,13 +177,13 @@ int coxi_data_decoding(const struct coxi_data_input *input, const char *file,
         return coxi_error(COX_EINVAL,
                           "%s: its name does not tell the format; say "
                           "--format " COXI_DATA_FORMATS,
-                          file);
+                          coxi_name_shown(file).text);
     }
     if (d.format == COX_CSV) {
         r = find_separator(input, file, &d.separator);
     } else if (input->separator != NULL) {
-        r = coxi_error(COX_EINVAL, "--separator is for csv, and %s is %s", file,
-                       coxi_format_name(d.format));
+        r = coxi_error(COX_EINVAL, "--separator is for csv, and %s is %s",
+                       coxi_name_shown(file).text, coxi_format_name(d.format));
     } else if (d.n_columns > 0) {
         d.content = COX_EXAMPLE;
     }

@@ -13,6 +13,7 @@
 #include "cli/data_scan.h"
 #include "common/error.h"
 #include "common/rand.h"
+#include "data/name.h"
 
 struct config {
     struct coxi_data_input input;
@@ -228,7 +229,7 @@ static uint64_t guess_bytes(char *const *files, size_t n)
     uint64_t bytes = 0;
     for (size_t i = 0; i < n; i++) {
         uint64_t stored = coxi_progress_bytes(&files[i], 1);
-        bytes += coxi_stream_inflates(files[i]) ? stored * GZIP_RATIO : stored;
+        bytes += coxi_name_inflates(files[i]) ? stored * GZIP_RATIO : stored;
     }
     return bytes;
 }

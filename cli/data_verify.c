@@ -8,6 +8,7 @@
 #include "cli/data_scan.h"
 #include "common/error.h"
 #include "data/index.h"
+#include "data/name.h"
 
 struct config {
     struct coxi_data_input input;
@@ -39,9 +40,9 @@ static const struct coxi_program program = {
 struct findings {
     struct coxi_progress progress;
     bool json;
-    uint64_t bad;       /* places, of all files */
-    const char *file;   /* at hand */
-    json_t *bad_places; /* of it; NULL unless `json` */
+    uint64_t bad;                /* places, of all files */
+    struct coxi_shown_name file; /* at hand */
+    json_t *bad_places;          /* of it; NULL unless `json` */
 };
 
 static void on_bad(void *arg, uint64_t offset, const char *reason)
@@ -55,7 +56,7 @@ static void on_bad(void *arg, uint64_t offset, const char *reason)
         return;
     }
     coxi_progress_clear(&findings->progress);
-    (void)printf("%s:%" PRIu64 ": %s\n", findings->file, offset, reason);
+    (void)printf("%s:%" PRIu64 ": %s\n", findings->file.text, offset, reason);
 }
 
 /* An error that ends the file's reading: its text has file and offset. */
@@ -81,10 +82,10 @@ static void print_file(const struct findings *findings, uint64_t records,
 {
     if (bad == 0) {
         (void)printf("%s: %" PRIu64 " record%s in %" PRIu64 " bytes, all whole\n",
-                     findings->file, records, coxi_s(records), bytes);
+                     findings->file.text, records, coxi_s(records), bytes);
     } else {
         (void)printf("%s: %" PRIu64 " bad place%s, %" PRIu64 " other record%s\n",
-                     findings->file, bad, coxi_s(bad), records, coxi_s(records));
+                     findings->file.text, bad, coxi_s(bad), records, coxi_s(records));
     }
 }
 
@@ -172,7 +173,7 @@ static int verify_files(const struct config *config, char *const *files, size_t 
         uint64_t before = findings.bad;
         uint64_t records = 0;
         uint64_t bytes = 0;
-        findings.file = files[i];
+        findings.file = coxi_name_shown(files[i]);
         findings.bad_places = json_array();
         r = verify(files[i], config, &findings, &records, &bytes);
         coxi_progress_clear(&findings.progress);
@@ -180,9 +181,9 @@ static int verify_files(const struct config *config, char *const *files, size_t 
             print_file(&findings, records, bytes, findings.bad - before);
         }
         (void)json_array_append_new(
-            list, json_pack("{s:s, s:I, s:I, s:o}", "file", files[i], "records",
-                            (json_int_t)records, "bytes", (json_int_t)bytes, "bad",
-                            findings.bad_places));
+            list, json_pack("{s:s, s:I, s:I, s:o}", "file", findings.file.text,
+                            "records", (json_int_t)records, "bytes", (json_int_t)bytes,
+                            "bad", findings.bad_places));
     }
     if (r == 0 && config->json) {
         (void)coxi_data_print(json_pack("{s:O}", "files", list));

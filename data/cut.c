@@ -12,16 +12,11 @@
 #include "common/buffer.h"
 #include "common/error.h"
 #include "common/hash.h"
+#include "data/name.h"
 #include "data/sources.h"
 #include "data/task.h"
 
 /* ---- names */
-
-static bool is_inflated(const char *name)
-{
-    size_t len = strlen(name);
-    return len >= 3 && strcmp(name + len - 3, ".gz") == 0;
-}
 
 static int by_bytes(const void *a, const void *b)
 {
@@ -35,7 +30,7 @@ static int add_name(struct coxi_buffer *names, const char *name, size_t *n)
     return strlen(name) <= COXI_FILE_NAME_MAX
                ? coxi_buffer_append_raw(names, name, strlen(name) + 1)
                : coxi_error(COX_EINVAL, "a file's name has more than %d bytes: %.200s",
-                            COXI_FILE_NAME_MAX, name);
+                            COXI_FILE_NAME_MAX, coxi_name_shown(name).text);
 }
 
 /* Appends text to `to`, with a backslash before characters that patterns treat as
@@ -123,7 +118,8 @@ static int check_twice(const struct coxi_files *files)
     int r = 0;
     for (size_t i = 1; r == 0 && i < files->n; i++) {
         if (strcmp(sorted[i - 1], sorted[i]) == 0) {
-            r = coxi_error(COX_EINVAL, "%s is listed twice", sorted[i]);
+            r = coxi_error(COX_EINVAL, "%s is listed twice",
+                           coxi_name_shown(sorted[i]).text);
         }
     }
     free(sorted);
@@ -138,7 +134,7 @@ static int find_names(const char *const *patterns, size_t n, struct coxi_files *
     for (size_t i = 0; r == 0 && i < n; i++) {
         if (patterns[i] == NULL || patterns[i][0] == '\0') {
             r = coxi_error(COX_EINVAL, "the name of files[%zu] is empty", i);
-        } else if (coxi_source_has_scheme(patterns[i])) {
+        } else if (coxi_name_has_scheme(patterns[i])) {
             r = add_found(patterns[i], &names, &files->n);
         } else {
             r = add_matches(patterns[i], &names, &files->n);
@@ -163,7 +159,7 @@ static uint64_t count_tasks(const struct coxi_cut_file *file,
                             const struct coxi_cut *cut)
 {
     uint64_t bytes = file->mark.bytes;
-    bool whole = !cut->splits || is_inflated(file->name);
+    bool whole = !cut->splits || coxi_name_inflates(file->name);
     return bytes == 0 ? 0 : whole ? 1 : (bytes - 1) / cut->task_bytes + 1;
 }
 

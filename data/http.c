@@ -20,6 +20,7 @@
 #include "common/error.h"
 #include "common/hash.h"
 #include "common/sync.h"
+#include "data/name.h"
 
 enum {
     IDLE_MAX = 16, /* handles in the pool */
@@ -548,7 +549,7 @@ int coxi_http_new(const char *name, struct coxi_http_address *address,
     struct coxi_http *http = calloc(1, sizeof(*http));
     if (http == NULL) {
         coxi_http_address_fini(address);
-        return coxi_error_memory(name);
+        return coxi_error_memory("a web file");
     }
     http->address = *address;
     *address = (struct coxi_http_address){0};
@@ -556,10 +557,13 @@ int coxi_http_new(const char *name, struct coxi_http_address *address,
     coxi_mutex_init(&http->lock);
     coxi_cond_init(&http->cancel);
     http->name = strdup(name);
+    if (http->name != NULL) {
+        coxi_name_hide(http->name);
+    }
     http->easy = handle_take();
     if (http->name == NULL || http->easy == NULL || !set_options(http)) {
         coxi_http_free(http);
-        return coxi_error_memory(name);
+        return coxi_error_memory("a web file");
     }
     *ret = http;
     return 0;

@@ -25,6 +25,7 @@
 #include "common/sync.h"
 #include "coxswain/dataset.h"
 #include "data/formats.h"
+#include "data/name.h"
 
 enum {
     BATCH_SIZE = 256,
@@ -297,13 +298,14 @@ static int check(const struct coxi_reader *reader)
 {
     const struct coxi_task *task = reader->task;
     bool splits = reader->format != NULL && reader->format->splits &&
-                  !coxi_stream_inflates(reader->source.name);
+                  !coxi_name_inflates(reader->source.name);
     if (reader->format == NULL) {
         return coxi_error(COX_EINVAL, "%s: this worker does not know format %u",
-                          task->file, task->decoding.format);
+                          reader->source.name, task->decoding.format);
     }
     if (!splits && (task->begin != 0 || task->end != UINT64_MAX)) {
-        return coxi_error(COX_EINVAL, "%s: the file cannot be cut", task->file);
+        return coxi_error(COX_EINVAL, "%s: the file cannot be cut",
+                          reader->source.name);
     }
     return 0;
 }
@@ -396,7 +398,7 @@ int coxi_reader_next(struct coxi_reader *reader, struct cox_batch *ret)
     coxi_unlock(&reader->lock);
     if (rows != NULL) {
         coxi_rows_batch(rows, ret);
-        ret->file = reader->task->file;
+        ret->file = reader->source.name;
         ret->epoch = reader->task->epoch;
         reader->records += rows->n;
     }

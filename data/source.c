@@ -7,14 +7,16 @@
 
 #include "common/crc.h"
 #include "common/error.h"
+#include "data/name.h"
 
 int coxi_source_init(const struct coxi_source_kind *kind, void *self, const char *name,
                      struct coxi_source *ret)
 {
     char *copy = strdup(name);
     if (copy == NULL) {
-        return coxi_error_memory(name);
+        return coxi_error_memory("the name of a file");
     }
+    coxi_name_hide(copy);
     *ret = (struct coxi_source){kind, self, copy};
     return 0;
 }

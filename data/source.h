@@ -47,7 +47,7 @@ enum { COXI_PIECE_BYTES = 256 << 10 };
 struct coxi_source {
     const struct coxi_source_kind *kind;
     void *self;
-    char *name; /* path or URL, for messages */
+    char *name; /* as messages show it (data/name.h); of a path, the path */
 };
 
 /* Makes a source of a kind's own; a failure leaves `self` to the caller. */

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "data/name.h"
 #include "data/s3.h"
 
 enum { PIECE_BYTES = 1 << 20 };
@@ -135,7 +136,7 @@ static int open_address(const char *name, struct coxi_http_address *address,
     struct remote *remote = calloc(1, sizeof(*remote));
     if (remote == NULL) {
         coxi_http_address_fini(address);
-        return coxi_error_memory(name);
+        return coxi_error_memory("a web file");
     }
     int r = coxi_http_new(name, address, limits, &remote->http);
     r = r == 0 ? coxi_source_init(&kind, remote, name, ret) : r;
@@ -151,13 +152,14 @@ int coxi_source_open_http(const char *url, struct coxi_source *ret)
     const char *host = strstr(url, "://") + 3;
     size_t len = strcspn(host, "/?#");
     if (len == 0 || memchr(host, '@', len) != NULL) {
-        return coxi_error(
-            COX_EINVAL,
-            len == 0 ? "%s: it has no host" : "%s: a name may have no password", url);
+        return coxi_error(COX_EINVAL,
+                          len == 0 ? "%s: it has no host"
+                                   : "%s: a name may have no password",
+                          coxi_name_shown(url).text);
     }
     address.url = strdup(url);
     return address.url != NULL ? open_address(url, &address, ret)
-                               : coxi_error_memory(url);
+                               : coxi_error_memory("a web file");
 }
 
 int coxi_source_open_s3(const char *name, struct coxi_source *ret)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "data/name.h"
 #include "data/s3.h"
 #include "data/source_http.h"
 #include "data/source_path.h"
@@ -24,11 +25,6 @@ static const struct scheme schemes[] = {
     {"s3", coxi_source_open_s3, coxi_s3_find, "*?["},
 };
 
-bool coxi_source_has_scheme(const char *name)
-{
-    return strstr(name, "://") != NULL;
-}
-
 /* NULL, with an error: the scheme is not known. */
 static const struct scheme *scheme_of(const char *name)
 {
@@ -39,14 +35,14 @@ static const struct scheme *scheme_of(const char *name)
             return scheme;
         }
     }
-    (void)coxi_error(COX_EINVAL, "%s: there are no %.*s:// sources", name, (int)len,
-                     name);
+    (void)coxi_error(COX_EINVAL, "%s: there are no %.*s:// sources",
+                     coxi_name_shown(name).text, (int)len, name);
     return NULL;
 }
 
 int coxi_source_open(const char *name, struct coxi_source *ret)
 {
-    if (!coxi_source_has_scheme(name)) {
+    if (!coxi_name_has_scheme(name)) {
         return coxi_source_open_path(name, ret);
     }
     const struct scheme *scheme = scheme_of(name);
@@ -93,7 +89,7 @@ static int find_matches(const struct scheme *scheme, const char *pattern,
         return coxi_error(COX_EINVAL,
                           "%s: %s:// addresses cannot be patterns, because nobody "
                           "lists the files of a web server",
-                          pattern, scheme->name);
+                          coxi_name_shown(pattern).text, scheme->name);
     }
     int r = scheme->find(pattern, &found);
     if (r != 0) {
@@ -119,7 +115,8 @@ int coxi_source_find(const char *pattern, struct coxi_found *ret)
     }
     struct coxi_found found = {0};
     char *copy = strdup(pattern);
-    int r = copy != NULL ? coxi_found_take(&found, copy) : coxi_error_memory(pattern);
+    int r = copy != NULL ? coxi_found_take(&found, copy)
+                         : coxi_error_memory("the names of files");
     if (r == 0) {
         *ret = found;
     } else {

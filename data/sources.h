@@ -29,7 +29,4 @@ void coxi_found_fini(struct coxi_found *found);
  */
 int coxi_source_find(const char *pattern, struct coxi_found *ret);
 
-/* Whether a name has a scheme, and so is no path. */
-bool coxi_source_has_scheme(const char *name);
-
 #endif

@@ -12,6 +12,7 @@
 #include "common/buffer.h"
 #include "common/error.h"
 #include "data/inflater.h"
+#include "data/name.h"
 
 /* So that blocks are alike, and one serves as another. */
 enum { ROUND_BYTES = 64 << 10 };
@@ -20,12 +21,6 @@ static size_t piece_of(const struct coxi_stream *stream)
 {
     size_t piece = stream->source->kind->piece;
     return piece > 0 ? piece : COXI_PIECE_BYTES;
-}
-
-bool coxi_stream_inflates(const char *name)
-{
-    size_t len = strlen(name);
-    return len >= 3 && strcmp(name + len - 3, ".gz") == 0;
 }
 
 static int open_plain(struct coxi_stream *stream)
@@ -46,8 +41,8 @@ int coxi_stream_open(const struct coxi_source *source, uint64_t offset,
                                  .next = offset,
                                  .pool = pool,
                                  .cancelled = cancelled};
-    int r = coxi_stream_inflates(source->name) ? coxi_inflater_new(&stream.inflater)
-                                               : open_plain(&stream);
+    int r = coxi_name_inflates(source->name) ? coxi_inflater_new(&stream.inflater)
+                                             : open_plain(&stream);
     if (r == 0) {
         *ret = stream;
     }

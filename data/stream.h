@@ -39,9 +39,6 @@ struct coxi_stream {
     const atomic_bool *cancelled; /* NULL, or a flag that ends all reading */
 };
 
-/* True: the file is compressed as a whole, and can be read from its beginning only. */
-bool coxi_stream_inflates(const char *name);
-
 /* Borrows source, pool and flag. `offset` is 0 if the file is compressed. */
 int coxi_stream_open(const struct coxi_source *source, uint64_t offset,
                      struct coxi_block_pool *pool, const atomic_bool *cancelled,

@@ -10,6 +10,7 @@
 
 #include "common/clock.h"
 #include "common/error.h"
+#include "data/name.h"
 #include "net/message.h"
 
 struct coxi_client_block {
@@ -178,7 +179,7 @@ static struct coxi_client_block *take(struct reader *reader, uint64_t number)
         block = ask(files, reader->task, number);
     }
     if (block == NULL) {
-        (void)coxi_error_memory(reader->task->file);
+        (void)coxi_error_memory("a file of the client");
         return NULL;
     }
     block->refs++;
@@ -200,16 +201,16 @@ static void drop(struct coxi_client_files *files, struct coxi_client_block *bloc
 static int check(struct reader *reader, const struct coxi_client_block *block)
     COXI_REQUIRES(reader->files->lock)
 {
-    const char *name = reader->task->file;
+    const struct coxi_shown_name name = coxi_name_shown(reader->task->file);
     if (!block->here && atomic_load(&reader->cancelled)) {
-        return coxi_error(COX_ECANCELLED, "%s: its reader was closed", name);
+        return coxi_error(COX_ECANCELLED, "%s: its reader was closed", name.text);
     }
     if (!block->here) {
         return reader->files->closed
-                   ? coxi_error(COX_ECLOSED, "%s: the client is gone", name)
+                   ? coxi_error(COX_ECLOSED, "%s: the client is gone", name.text)
                    : coxi_error(COX_ETIMEDOUT,
                                 "%s: the client has sent no bytes of files for %u ms",
-                                name, reader->files->wait_ms);
+                                name.text, reader->files->wait_ms);
     }
     if (block->code != 0) {
         return coxi_error(block->code, "%s", block->text);
@@ -221,7 +222,7 @@ static int check(struct reader *reader, const struct coxi_client_block *block)
     return block->mark.bytes == reader->mark.bytes &&
                    block->mark.changed_ns == reader->mark.changed_ns
                ? 0
-               : coxi_error(COX_ECONFLICT, "%s changed while it was read", name);
+               : coxi_error(COX_ECONFLICT, "%s changed while it was read", name.text);
 }
 
 /* Copies what one block has of the range. */
@@ -308,7 +309,7 @@ int coxi_source_open_client(struct coxi_client_files *files,
 {
     struct reader *reader = calloc(1, sizeof(*reader));
     if (reader == NULL) {
-        return coxi_error_memory(task->file);
+        return coxi_error_memory("a file of the client");
     }
     reader->files = files;
     reader->task = task;

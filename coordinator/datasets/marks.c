@@ -8,6 +8,7 @@
 
 #include "common/error.h"
 #include "common/hash.h"
+#include "data/name.h"
 
 /* How many files a mark is of. */
 static size_t files_of_mark(size_t n_files)
@@ -66,10 +67,12 @@ static void tell_files(const struct coxi_files *files, size_t begin, size_t end,
                        char *ret, size_t len)
 {
     if (end - begin == 1) {
-        (void)snprintf(ret, len, "%.400s", files->all[begin].name);
+        (void)snprintf(ret, len, "%.400s",
+                       coxi_name_shown(files->all[begin].name).text);
     } else {
         (void)snprintf(ret, len, "one of the %zu files from %.200s to %.200s",
-                       end - begin, files->all[begin].name, files->all[end - 1].name);
+                       end - begin, coxi_name_shown(files->all[begin].name).text,
+                       coxi_name_shown(files->all[end - 1].name).text);
     }
 }
 

@@ -28,6 +28,7 @@
 #include "coordinator/datasets/dataset.h"
 #include "coordinator/datasets/serve.h"
 #include "coordinator/workers/module.h"
+#include "data/name.h"
 #include "data/task.h"
 
 enum outcome { DONE, GIVEN_BACK, TRIED_AGAIN, FAILED, SKIPPED };
@@ -95,7 +96,8 @@ void coxi_dataset_tell_task(const struct cox_dataset *dataset, uint64_t position
 {
     struct coxi_cut_task cut;
     if (find_cut(dataset, position, &cut)) {
-        (void)snprintf(ret, len, "%.300s:%" PRIu64, cut.file->name, cut.begin);
+        (void)snprintf(ret, len, "%.300s:%" PRIu64,
+                       coxi_name_shown(cut.file->name).text, cut.begin);
     } else {
         (void)snprintf(ret, len, "task %" PRIu64, position);
     }

@@ -21,6 +21,7 @@
 #include "coordinator/datasets/dataset.h"
 #include "coordinator/workers/conn.h"
 #include "coordinator/workers/worker.h"
+#include "data/name.h"
 #include "data/sources.h"
 #include "net/message.h"
 
@@ -54,7 +55,8 @@ struct asker {
 };
 
 struct opened {
-    struct coxi_source source; /* closed: free */
+    char *file;                /* its name; NULL: free */
+    struct coxi_source source; /* closed, if it is free */
     uint64_t used;             /* when, in requests */
 };
 
@@ -95,6 +97,13 @@ static void request_free(struct request *request)
     }
 }
 
+static void close_file(struct opened *opened)
+{
+    coxi_source_close(&opened->source);
+    free(opened->file);
+    *opened = (struct opened){0};
+}
+
 static void unref(struct coxi_served *served)
 {
     coxi_lock(&served->lock);
@@ -104,7 +113,7 @@ static void unref(struct coxi_served *served)
         return;
     }
     for (size_t i = 0; i < OPEN_MAX; i++) {
-        coxi_source_close(&served->opened[i].source);
+        close_file(&served->opened[i]);
     }
     coxi_mutex_fini(&served->lock);
     (void)pthread_cond_destroy(&served->changed);
@@ -202,17 +211,22 @@ static int open_file(struct coxi_served *served, const char *file, struct opened
     struct opened *oldest = &served->opened[0];
     for (size_t i = 0; i < OPEN_MAX; i++) {
         struct opened *o = &served->opened[i];
-        if (o->source.kind != NULL && strcmp(o->source.name, file) == 0) {
+        if (o->file != NULL && strcmp(o->file, file) == 0) {
             *ret = o;
             return 0;
         }
         oldest = o->used < oldest->used ? o : oldest;
     }
-    coxi_source_close(&oldest->source);
-    oldest->used = 0;
-    int r = coxi_source_open(file, &oldest->source);
+    close_file(oldest);
+    oldest->file = strdup(file);
+    int r = oldest->file != NULL ? coxi_source_open(file, &oldest->source)
+                                 : coxi_error_memory("a file for a worker");
+    if (r != 0) {
+        close_file(oldest);
+        return r;
+    }
     *ret = oldest;
-    return r;
+    return 0;
 }
 
 /* Reads, and looks at size and time before and after: the bytes are of one version. */
@@ -226,7 +240,7 @@ static int read_version(const struct coxi_source *source, const struct request *
     r = r == 0 ? source->kind->stat(source->self, &after) : r;
     return r == 0 && (after.bytes != ret->bytes || after.changed_ns != ret->changed_ns)
                ? coxi_error(COX_ECONFLICT, "%s changed while it was read",
-                            request->file)
+                            coxi_name_shown(request->file).text)
                : r;
 }
 
@@ -254,8 +268,7 @@ static int read_file(struct coxi_served *served, const struct request *request,
             : coxi_error(COX_ECLOSED, "the client is being closed");
     (void)set_reading(served, (struct coxi_source){0});
     if (r != 0) {
-        coxi_source_close(&opened->source);
-        opened->used = 0;
+        close_file(opened);
     }
     return r;
 }
@@ -273,7 +286,7 @@ static struct sent *sent_new(struct coxi_served *served, const struct request *r
 {
     struct sent *sent = malloc(sizeof(*sent) + request->len);
     if (sent == NULL) {
-        (void)coxi_error_memory(request->file);
+        (void)coxi_error_memory("a file for a worker");
         return NULL;
     }
     sent->served = served;
@@ -348,22 +361,22 @@ static int find_file(struct cox_coordinator *c, const struct coxi_file_read *wan
     const struct cox_dataset *dataset = coxi_dataset_find(c, wanted->dataset);
     if (dataset == NULL || !dataset->created) {
         r = coxi_error(COX_ENOTREADY, "%s: the program has not created data set '%s'",
-                       wanted->file, wanted->dataset);
+                       coxi_name_shown(wanted->file).text, wanted->dataset);
     } else if (dataset->spec.source != COX_SOURCE_CLIENT ||
                wanted->place >= dataset->files.n_tasks) {
         r = coxi_error(COX_EREFUSED, "%s is no file of the client in data set '%s'",
-                       wanted->file, wanted->dataset);
+                       coxi_name_shown(wanted->file).text, wanted->dataset);
     } else {
         *ret = coxi_files_task(&dataset->files, wanted->place).file->name;
         if (strcmp(*ret, wanted->file) != 0) {
             r = coxi_error(COX_EREFUSED, "%s is no file of the client in data set '%s'",
-                           wanted->file, wanted->dataset);
+                           coxi_name_shown(wanted->file).text, wanted->dataset);
         }
     }
     coxi_unlock(&c->lock);
     return r == 0 && (wanted->len == 0 || wanted->len > READ_MAX)
-               ? coxi_error(COX_EINVAL, "%s: %u bytes at once", wanted->file,
-                            wanted->len)
+               ? coxi_error(COX_EINVAL, "%s: %u bytes at once",
+                            coxi_name_shown(wanted->file).text, wanted->len)
                : r;
 }
 
@@ -391,7 +404,7 @@ static int request_new(struct coxi_link *link, uint64_t number, const char *file
     if (request == NULL || name == NULL) {
         free(request);
         free(name);
-        return coxi_error_memory(file);
+        return coxi_error_memory("a file for a worker");
     }
     *request = (struct request){NULL, coxi_link_ref(link), number,
                                 name, wanted->offset,      wanted->len};
@@ -407,7 +420,7 @@ static int find_asker(struct coxi_served *served, const struct request *request,
     if (*at == NULL) {
         *at = calloc(1, sizeof(**at));
         if (*at == NULL) {
-            return coxi_error_memory(request->file);
+            return coxi_error_memory("a file for a worker");
         }
         (*at)->link = request->link;
     }
@@ -415,7 +428,7 @@ static int find_asker(struct coxi_served *served, const struct request *request,
     return (*ret)->n_waiting < WAITING_MAX
                ? 0
                : coxi_error(COX_ELIMIT, "%s: the worker waits for %d parts of files",
-                            request->file, WAITING_MAX);
+                            coxi_name_shown(request->file).text, WAITING_MAX);
 }
 
 /* Takes the request on success. */

@@ -173,6 +173,29 @@ TEST(a_server_that_keeps_failing_is_an_error)
     expect_error("down", COX_EIO, "HTTP status 503, in 3 tries");
 }
 
+TEST(signatures_are_not_in_errors)
+{
+    static const char *const faults[] = {"down", "wrong", "whole"};
+    struct fixture f;
+    struct coxi_file_mark mark;
+    fixture_open(&f);
+    for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++) {
+        char shown[128];
+        char url[256];
+        struct coxi_source source;
+        (void)snprintf(shown, sizeof(shown), "http://127.0.0.1:%d/%s/file", f.port,
+                       faults[i]);
+        (void)snprintf(url, sizeof(url), "%s?X-Amz-Signature=secret", shown);
+        assert_code(0, coxi_source_open(url, &source));
+        assert_string_equal(shown, source.name);
+        assert_code(COX_EIO, coxi_source_mark(&source, &mark));
+        assert_error_names(shown);
+        assert_null(strstr(coxi_test_error(), "secret"));
+        coxi_source_close(&source);
+    }
+    fixture_close(&f);
+}
+
 TEST(a_stalled_server_is_an_error)
 {
     expect_error("stall", COX_EIO, "in 3 tries");
