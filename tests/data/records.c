@@ -140,39 +140,19 @@ static size_t mutate(uint64_t *rng, uint8_t *bytes, size_t len)
     return len;
 }
 
-static int memory_read(void *self, uint64_t offset, void *to, size_t len,
-                       size_t *ret_len)
+void records_read_file(const struct coxi_task *task, struct memory_file *file,
+                       struct records *to)
 {
-    const struct cox_bytes *bytes = self;
-    size_t left = offset < bytes->len ? bytes->len - (size_t)offset : 0;
-    *ret_len = left < len ? left : len;
-    if (*ret_len > 0) {
-        memcpy(to, bytes->data + offset, *ret_len);
-    }
-    return 0;
-}
-
-static int memory_stat(void *self, struct coxi_file_mark *ret)
-{
-    const struct cox_bytes *bytes = self;
-    *ret = (struct coxi_file_mark){.bytes = bytes->len};
-    return 0;
-}
-
-static void memory_close(void *self)
-{
-    (void)self;
+    struct coxi_source source;
+    assert_code(0, memory_source(file, task->file, &source));
+    read_source(task, &source, to);
 }
 
 void records_read_memory(const struct coxi_task *task, const void *bytes, size_t len,
                          struct records *to)
 {
-    static const struct coxi_source_kind kind = {
-        .read = memory_read, .stat = memory_stat, .close = memory_close};
-    struct cox_bytes file = {bytes, len};
-    struct coxi_source source;
-    assert_code(0, coxi_source_init(&kind, &file, task->file, &source));
-    read_source(task, &source, to);
+    struct memory_file file = {.data = bytes, .len = len};
+    records_read_file(task, &file, to);
 }
 
 void records_mutate(const struct coxi_task *task, const void *bytes, size_t len,

@@ -3,6 +3,7 @@
 #define COXI_TESTS_DATA_RECORDS_H
 
 #include "data/reader.h"
+#include "tests/data/memory.h"
 
 struct records {
     char **all;
@@ -24,6 +25,9 @@ void records_free(struct records *records);
 /* The same for a task of a file in memory, with the name task->file. */
 void records_read_memory(const struct coxi_task *task, const void *bytes, size_t len,
                          struct records *to);
+
+void records_read_file(const struct coxi_task *task, struct memory_file *file,
+                       struct records *to);
 
 /* Reads `rounds` files, which are these bytes with random changes, with bad records left
  * out in every other round. Fails unless all end well or with an error that names

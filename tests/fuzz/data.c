@@ -7,40 +7,8 @@
 #include "common/crc.h"
 #include "coxswain/dataset.h"
 #include "data/reader.h"
+#include "tests/data/memory.h"
 #include "tests/fuzz/fuzz.h"
-
-/* ---- a file in memory */
-
-struct memory {
-    const uint8_t *data;
-    size_t len;
-};
-
-static int memory_read(void *self, uint64_t offset, void *to, size_t len,
-                       size_t *ret_len)
-{
-    const struct memory *memory = self;
-    size_t left = offset < memory->len ? memory->len - (size_t)offset : 0;
-    *ret_len = len < left ? len : left;
-    if (*ret_len > 0) {
-        memcpy(to, memory->data + offset, *ret_len);
-    }
-    return 0;
-}
-
-static int memory_stat(void *self, struct coxi_file_mark *ret)
-{
-    const struct memory *memory = self;
-    ret->bytes = memory->len;
-    return 0;
-}
-
-static void memory_close(void *self)
-{
-    (void)self;
-}
-
-static const struct coxi_source_kind kind = {memory_read, memory_stat, memory_close, 0};
 
 /* ---- what was read */
 
@@ -77,13 +45,13 @@ static void see(struct seen *seen, const struct cox_batch *b, size_t r)
     }
 }
 
-static void read_task(const struct coxi_task *task, struct memory *memory,
+static void read_task(const struct coxi_task *task, struct memory_file *memory,
                       struct seen *seen)
 {
     struct coxi_source source;
     struct coxi_reader *reader = NULL;
     struct cox_batch batch = COX_BATCH_INIT;
-    seen->code = coxi_source_init(&kind, memory, task->file, &source);
+    seen->code = memory_source(memory, task->file, &source);
     if (seen->code == 0) {
         seen->code = coxi_reader_open(task, &source, &reader);
     }
@@ -98,7 +66,7 @@ static void read_task(const struct coxi_task *task, struct memory *memory,
     coxi_reader_close(reader);
 }
 
-static void compare_cut(struct coxi_task *task, struct memory *memory,
+static void compare_cut(struct coxi_task *task, struct memory_file *memory,
                         const struct seen *whole, uint64_t cut, bool splits)
 {
     struct seen parts = {0};
@@ -121,7 +89,7 @@ void fuzz_data_read(const struct fuzz_data_head *head,
                     const struct coxi_decoding *decoding, bool splits,
                     const uint8_t *data, size_t len)
 {
-    struct memory memory = {data, len};
+    struct memory_file memory = {.data = data, .len = len};
     struct seen whole = {0};
     bool gzip = (head->options & FUZZ_GZIP) != 0;
     bool skip = (head->options & FUZZ_SKIP) != 0;

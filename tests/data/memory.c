@@ -1,0 +1,39 @@
+/* See memory.h. */
+#include "tests/data/memory.h"
+
+#include <string.h>
+
+static int memory_read(void *self, uint64_t offset, void *to, size_t len,
+                       size_t *ret_len)
+{
+    struct memory_file *file = self;
+    uint64_t left = offset < file->len ? file->len - offset : 0;
+    size_t n = left < len ? (size_t)left : len;
+    if (n > 0 && file->data != NULL) {
+        memcpy(to, file->data + offset, n);
+    } else {
+        memset(to, 'x', n);
+    }
+    file->changed_ns += file->changes_at > 0 && offset + n > file->changes_at;
+    *ret_len = n;
+    return 0;
+}
+
+static int memory_stat(void *self, struct coxi_file_mark *ret)
+{
+    const struct memory_file *file = self;
+    *ret = (struct coxi_file_mark){.bytes = file->len, .changed_ns = file->changed_ns};
+    return 0;
+}
+
+static void memory_close(void *self)
+{
+    (void)self;
+}
+
+int memory_source(struct memory_file *file, const char *name, struct coxi_source *ret)
+{
+    static const struct coxi_source_kind kind = {
+        .read = memory_read, .stat = memory_stat, .close = memory_close};
+    return coxi_source_init(&kind, file, name, ret);
+}
