@@ -47,6 +47,22 @@ static void quote(const char *text, char to[PATH_MAX])
     to[len] = '\0';
 }
 
+/* Removes each "/." and all but one of slashes in a row, so that a file has one name. */
+static void simplify(char *path)
+{
+    char *to = path;
+    for (const char *at = path; *at != '\0';) {
+        if (at[0] == '/' && at[1] == '/') {
+            at++;
+        } else if (at[0] == '/' && at[1] == '.' && at[2] == '/') {
+            at += 2;
+        } else {
+            *to++ = *at++;
+        }
+    }
+    *to = '\0';
+}
+
 /* Makes a pattern absolute, because workers may have other directories. */
 static int make_absolute(const char *pattern, char ret[PATH_MAX])
 {
@@ -60,9 +76,25 @@ static int make_absolute(const char *pattern, char ret[PATH_MAX])
     }
     int len = snprintf(ret, PATH_MAX, "%s%s%s", quoted, pattern[0] != '/' ? "/" : "",
                        pattern);
-    return len >= 0 && len < PATH_MAX
-               ? 0
-               : coxi_error(COX_EINVAL, "a path is too long: %.200s", pattern);
+    if (len < 0 || len >= PATH_MAX) {
+        return coxi_error(COX_EINVAL, "a path is too long: %.200s", pattern);
+    }
+    simplify(ret);
+    return 0;
+}
+
+/* Adds all but those that are indexes and the like. */
+static int add_names(const char *pattern, char *const *found, size_t n_found,
+                     struct coxi_buffer *names, size_t *n)
+{
+    size_t before = *n;
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < n_found; i++) {
+        r = coxi_name_is_aside(pattern, found[i]) ? 0 : add_name(names, found[i], n);
+    }
+    return r == 0 && *n == before
+               ? coxi_error(COX_ENOENT, "no file matches %s", pattern)
+               : r;
 }
 
 /* Adds the files that match, in the order of their bytes, whatever the locale. */
@@ -85,9 +117,7 @@ static int add_matches(const char *pattern, struct coxi_buffer *names, size_t *n
     } else {
         qsort(found.gl_pathv, found.gl_pathc, sizeof(*found.gl_pathv), by_bytes);
     }
-    for (size_t i = 0; r == 0 && i < found.gl_pathc; i++) {
-        r = add_name(names, found.gl_pathv[i], n);
-    }
+    r = r == 0 ? add_names(pattern, found.gl_pathv, found.gl_pathc, names, n) : r;
     globfree(&found);
     return r;
 }

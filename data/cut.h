@@ -37,6 +37,7 @@ struct coxi_cut {
 /*
  * Finds the files: expands patterns (* ? [ ]), sorts the names of each pattern by their
  * bytes, makes relative paths absolute, and looks at every file's size, time and head.
+ * Patterns leave out indexes (.coxi) and parts of files (.part).
  * A name with a scheme stands for the files that coxi_source_find says. An empty file has no task, a file
  * that ends in .gz has one.
  *

@@ -41,6 +41,17 @@ bool coxi_name_has_format(const char *name, const char *end)
     return ends(name, length_of(name) - (coxi_name_inflates(name) ? 3 : 0), end);
 }
 
+bool coxi_name_is_aside(const char *pattern, const char *name)
+{
+    static const char *const ends_of[] = {".coxi", ".part"};
+    bool aside = false;
+    for (size_t i = 0; i < sizeof(ends_of) / sizeof(*ends_of); i++) {
+        aside |= coxi_name_has_end(name, ends_of[i]) &&
+                 !coxi_name_has_end(pattern, ends_of[i]);
+    }
+    return aside;
+}
+
 /* The parts of a name that messages show: [0, scheme) and [host, end). */
 struct parts {
     size_t scheme;

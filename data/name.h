@@ -24,6 +24,10 @@ bool coxi_name_inflates(const char *name);
 /* As coxi_name_has_end, before a .gz at the name's end. */
 bool coxi_name_has_format(const char *name, const char *end);
 
+/* Whether a file that matches the pattern is none of its files: an index (.coxi) or a part
+ * of a file that is being written (.part), unless the pattern ends so. */
+bool coxi_name_is_aside(const char *pattern, const char *name);
+
 /* Removes what messages must not show, in place. */
 void coxi_name_hide(char *name);
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "data/name.h"
 
 enum {
     BUCKET_MAX = 63,
@@ -266,7 +267,7 @@ static int add_key(const char *pattern, const struct place *place, const char *k
                    struct coxi_found *found)
 {
     size_t len = strlen(key);
-    if (len == 0 || key[len - 1] == '/' ||
+    if (len == 0 || key[len - 1] == '/' || coxi_name_is_aside(pattern, key) ||
         fnmatch(place->key, key, FNM_PATHNAME | FNM_PERIOD) != 0) {
         return 0;
     }

@@ -58,7 +58,8 @@ struct cox_dataset_spec {
     const char *name;
 
     /* Paths, patterns with * ? [ ], or URLs. Files are taken in the order of their
-     * names within each pattern. Names that end in .gz are inflated. */
+     * names within each pattern, which leaves out names that end in .coxi or .part.
+     * Names that end in .gz are inflated. */
     const char *const *files;
     size_t n_files;
     uint32_t source; /* enum cox_source */
@@ -104,7 +105,8 @@ struct cox_dataset_spec {
  * data sets live until cox_close.
  *
  * COX_ENOENT: a pattern matches no file, or a file is missing; the text names it.
- * COX_EINVAL: the text says what is wrong with the spec. COX_EIO. COX_EEXIST: this
+ * COX_EINVAL: the text says what is wrong with the spec; also if a file is listed twice,
+ * by its name and a pattern or by two patterns (links are files of their own). COX_EIO. COX_EEXIST: this
  * client has created the name already. COX_ECONFLICT: the checkpoint has the data set
  * with other files, with a file that has changed since (the text names it), or with
  * another spec (epochs may be raised; prefetch, failures_max and timeouts may differ).

@@ -56,6 +56,23 @@ static void assert_refused(const char *other, int code, const char *named)
     assert_error_names(named);
 }
 
+TEST(patterns_leave_out_indexes_and_parts)
+{
+    (void)make("piece-1", 1);
+    (void)make("piece-1.coxi", 1);
+    (void)make("piece-2.part", 1);
+    (void)make("only.coxi", 1);
+    struct coxi_files files = find("piece-*");
+    assert_int_equal(1, files.n);
+    coxi_files_fini(&files);
+    files = find("*.part");
+    assert_int_equal(1, files.n);
+    coxi_files_fini(&files);
+    const char *patterns[] = {coxi_test_path("onl*")};
+    assert_code(COX_ENOENT, coxi_files_find(patterns, 1, &cut, &files));
+    assert_error_names("onl*");
+}
+
 TEST(a_pattern_without_files_is_named)
 {
     struct coxi_files files;
@@ -72,6 +89,9 @@ TEST(a_file_that_two_patterns_match_is_refused)
     struct coxi_files files;
     (void)make("twice", 1);
     const char *patterns[] = {coxi_test_path("tw*"), coxi_test_path("*ce")};
+    assert_code(COX_EINVAL, coxi_files_find(patterns, 2, &cut, &files));
+    assert_error_names("twice is listed twice");
+    patterns[1] = coxi_test_path("././/twice");
     assert_code(COX_EINVAL, coxi_files_find(patterns, 2, &cut, &files));
     assert_error_names("twice is listed twice");
 }

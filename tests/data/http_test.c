@@ -310,8 +310,8 @@ static void s3_open(struct fixture *f)
     set("AWS_REGION", "eu-west-7");
     assert_int_equal(0, mkdir(coxi_test_path("www/bucket"), 0700));
     assert_int_equal(0, mkdir(coxi_test_path("www/bucket/a"), 0700));
-    static const char *const names[] = {"1.txt", "2.txt", "3 & 'four'.txt", "5.bin",
-                                        "5.txt"};
+    static const char *const names[] = {"1.txt",          "1.txt.coxi", "2.txt",
+                                        "3 & 'four'.txt", "5.bin",      "5.txt"};
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
         char path[128];
         (void)snprintf(path, sizeof(path), "www/bucket/a/%s", names[i]);
@@ -353,6 +353,7 @@ TEST(s3_refuses_another_secret)
 TEST(s3_patterns_list_their_bucket)
 {
     static const char *const patterns[] = {"s3://bucket/a/*.txt"};
+    static const char *const first[] = {"s3://bucket/a/1*"}; /* and an index */
     static const char *const nothing[] = {"s3://bucket/b/*.txt"};
     static const char *const deeper[] = {"s3://bucket/*.txt"};
     const struct coxi_cut cut = {.task_bytes = 100000, .splits = true};
@@ -366,6 +367,9 @@ TEST(s3_patterns_list_their_bucket)
     assert_string_equal("s3://bucket/a/5.txt", files.all[3].name);
     assert_int_equal(FILE_BYTES, files.all[3].mark.bytes);
     assert_int_equal(12, files.n_tasks);
+    coxi_files_fini(&files);
+    assert_code(0, coxi_files_find(first, 1, &cut, &files));
+    assert_int_equal(1, files.n);
     coxi_files_fini(&files);
     assert_code(COX_ENOENT, coxi_files_find(nothing, 1, &cut, &files));
     assert_error_names("s3://bucket/b/*.txt");
