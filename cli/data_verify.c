@@ -27,7 +27,8 @@ static const struct coxi_program program = {
         "Checks every record of files, and every checksum that they have. Prints each "
         "bad\nplace as FILE:OFFSET: REASON, and exits 1 if there is any. An index "
         "beside a "
-        "file\n(coxswain data index) gives any format checksums. For example:\n"
+        "file\n(coxswain data index) gives any format checksums; one that was made "
+        "before the file\nchanged is a bad place, too. For example:\n"
         "  coxswain data verify part-*.recordio\n"
         "  coxswain data verify --json --format criteo day-0.gz",
     .prefix = "COX_DATA",
@@ -114,11 +115,18 @@ static int check_sums(const struct coxi_source *source,
     return r;
 }
 
-/* Checks the sums of the index, if there is one that belongs to the file. */
+/* Checks the sums of the index, if there is one. */
 static int verify_index(const struct coxi_source *source, struct findings *findings)
 {
     struct coxi_file_index *index = NULL;
-    int r = coxi_file_index_open(source, &index);
+    bool stale = false;
+    int r = coxi_file_index_open(source, &index, &stale);
+    if (stale) {
+        r = coxi_error(COX_EFORMAT,
+                       "%s%s: the file has changed since this index was made, so its "
+                       "checksums say nothing; make it again (coxswain data index)",
+                       source->name, COXI_INDEX_END);
+    }
     if (r != 0 || index == NULL) {
         return r;
     }

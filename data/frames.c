@@ -164,7 +164,7 @@ static int index_of(struct coxi_frames *frames, struct coxi_file_index **ret)
 {
     int r = 0;
     if (!frames->looked) {
-        r = coxi_file_index_open(frames->parser->stream->source, &frames->index);
+        r = coxi_file_index_open(frames->parser->stream->source, &frames->index, NULL);
         frames->looked = r == 0;
     }
     *ret = frames->index;
@@ -391,26 +391,39 @@ static int take(struct coxi_frames *frames, struct coxi_frame *ret,
     return 0;
 }
 
-/* The walk has reached or passed the task's end: compares it with what the next task
- * finds from there. */
-static int verify_end(struct coxi_frames *frames)
+/* Behind the task's end: notes the damaged frame at the stream's place, and goes on to the
+ * next one. *ret: the frame there is whole, or there is none. */
+static int pass_behind(struct coxi_frames *frames, bool *ret)
 {
     struct coxi_parser *parser = frames->parser;
     uint64_t at = parser->stream->offset;
     struct damage damage = {0};
-    uint64_t len = 0;
+    uint64_t len = 1;
+    int r = at < parser->stream->bytes ? frame_at(frames, at, &len) : 0;
+    *ret = r == 0 && len > 0;
+    if (r != 0 || *ret) {
+        return r;
+    }
+    r = coxi_bad_record(parser->bad, COX_EFORMAT, at,
+                        "no %s is here whose checksum holds", frames->kind->name);
+    r = r == 0 ? plausible_at(frames, at, &damage.bytes) : r;
+    return r == 0 ? pass_damage(frames, &damage) : r;
+}
+
+/* The walk has reached or passed the task's end: compares it with what the next task
+ * finds from there, which is the first frame that is whole. */
+static int verify_end(struct coxi_frames *frames)
+{
+    struct coxi_parser *parser = frames->parser;
     struct coxi_file_index *index;
+    bool met = false;
     int r = index_of(frames, &index);
-    r = r == 0 && index == NULL ? refuse_nested(frames, parser->end, at) : r;
-    if (r == 0 && at < parser->stream->bytes) {
-        r = frame_at(frames, at, &len);
-        if (r == 0 && len == 0) {
-            r = coxi_bad_record(parser->bad, COX_EFORMAT, at,
-                                "no %s is here whose checksum holds",
-                                frames->kind->name);
-            r = r == 0 ? plausible_at(frames, at, &damage.bytes) : r;
-            r = r == 0 ? pass_damage(frames, &damage) : r;
-        }
+    if (r == 0 && index == NULL) {
+        r = refuse_nested(frames, parser->end, parser->stream->offset);
+    }
+    while (r == 0 && !met && !frames->ended) {
+        r = coxi_stream_cancelled(parser->stream);
+        r = r == 0 ? pass_behind(frames, &met) : r;
     }
     frames->ended = true;
     return r != 0 ? r : COX_EEOF;

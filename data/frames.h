@@ -13,8 +13,8 @@
  * If the file has an index (data/index.h), boundaries are those that it leads to, and
  * payloads may contain such files.
  *
- * A damaged frame is reported by the task that walks to it; also if it begins where the
- * next task does, because that task does not find it.
+ * A damaged frame is reported by the task that walks to it; so are all that follow it
+ * behind the task's end, because the tasks there begin at a frame that is whole.
  *
  * Threads: one at a time.
  */

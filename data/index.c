@@ -2,7 +2,6 @@
 #include "data/index.h"
 
 #include <inttypes.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,13 +68,17 @@ static int read_head(struct coxi_file_index *index, const struct coxi_source *fi
     return r;
 }
 
-int coxi_file_index_open(const struct coxi_source *file, struct coxi_file_index **ret)
+int coxi_file_index_open(const struct coxi_source *file, struct coxi_file_index **ret,
+                         bool *ret_stale)
 {
     struct coxi_source source = {0};
     bool is_its = false;
     int r = file->kind->beside != NULL
                 ? file->kind->beside(file->self, COXI_INDEX_END, &source)
                 : COX_ENOENT;
+    if (ret_stale != NULL) {
+        *ret_stale = false;
+    }
     if (r != 0) {
         *ret = NULL;
         return r == COX_ENOENT ? 0 : r;
@@ -87,6 +90,9 @@ int coxi_file_index_open(const struct coxi_source *file, struct coxi_file_index 
     }
     index->source = source;
     r = read_head(index, file, &is_its);
+    if (r == 0 && ret_stale != NULL) {
+        *ret_stale = !is_its;
+    }
     if (r != 0 || !is_its) {
         coxi_file_index_close(index);
         index = NULL;

@@ -19,6 +19,8 @@
 #ifndef COXI_DATA_INDEX_H
 #define COXI_DATA_INDEX_H
 
+#include <stdbool.h>
+
 #include "common/buffer.h"
 #include "data/source.h"
 
@@ -51,8 +53,10 @@ _Static_assert(sizeof(struct coxi_file_index_entry) == 24, "as in files");
 struct coxi_file_index;
 
 /* Opens the index beside a file. *ret is NULL if there is none, or it does not belong to
- * the file. COX_EFORMAT: it is damaged; COX_EIO, COX_ENOMEM. */
-int coxi_file_index_open(const struct coxi_source *file, struct coxi_file_index **ret);
+ * the file; *ret_stale (or NULL): the latter. COX_EFORMAT: it is damaged; COX_EIO,
+ * COX_ENOMEM. */
+int coxi_file_index_open(const struct coxi_source *file, struct coxi_file_index **ret,
+                         bool *ret_stale);
 void coxi_file_index_close(struct coxi_file_index *index); /* takes NULL */
 
 const struct coxi_file_index_head *

@@ -268,6 +268,64 @@ TEST(a_damaged_chunk_at_a_cut_fails_one_task)
     }
 }
 
+enum { CHUNKS = 6, CHUNK = 29 };
+
+/* CHUNKS chunks of one record each, those of `damaged` with a flipped byte. */
+static void many_chunks(const char *path, unsigned damaged)
+{
+    static const struct sample_record all[] = {{"first", 5}, {"secon", 5},
+                                               {"third", 5}, {"forth", 5},
+                                               {"fifth", 5}, {"sixth", 5}};
+    size_t len;
+    sample_recordio(path, COXI_CODEC_NONE, 1, all, CHUNKS);
+    char *bytes = coxi_test_read(path, &len);
+    assert_int_equal(CHUNKS * CHUNK, len);
+    for (size_t i = 0; i < CHUNKS; i++) {
+        bytes[i * CHUNK + CHUNK - 2] ^= (char)(damaged >> i & 1);
+    }
+    coxi_test_write(path, bytes, len);
+    free(bytes);
+}
+
+/* Reads the file as three tasks; returns the number of bad records. */
+static uint64_t read_three(struct coxi_task *task, uint64_t a, uint64_t b,
+                           struct records *records)
+{
+    const uint64_t cuts[] = {0, a, b, UINT64_MAX};
+    uint64_t bad = 0;
+    for (int part = 0; part < 3; part++) {
+        task->begin = cuts[part];
+        task->end = cuts[part + 1];
+        records_read(task, records);
+        bad += records->counts.bad;
+    }
+    return bad;
+}
+
+TEST(damaged_neighbours_at_cuts_are_reported_once_each)
+{
+    static const unsigned sets[] = {0x06, 0x0e, 0x1e, 0x3e, 0x07, 0x30, 0x3f, 0x16};
+    char *path = coxi_test_path("file");
+    for (size_t i = 0; i < sizeof(sets) / sizeof(*sets); i++) {
+        struct records whole = {0};
+        struct coxi_task task = records_task(path, COX_RECORDIO);
+        task.decoding.on_bad_record = COX_BAD_SKIP_RECORD;
+        many_chunks(path, sets[i]);
+        records_read(&task, &whole);
+        uint64_t bad = whole.counts.bad;
+        assert_int_equal(__builtin_popcount(sets[i]), bad);
+        for (uint64_t a = 1; a < CHUNKS * CHUNK; a += 14) {
+            for (uint64_t b = a + 1; b < CHUNKS * CHUNK; b += 14) {
+                struct records parts = {0};
+                assert_int_equal(bad, read_three(&task, a, b, &parts));
+                records_assert_same(&whole, &parts);
+                records_free(&parts);
+            }
+        }
+        records_free(&whole);
+    }
+}
+
 /* A chunk whose checksum holds. */
 static struct records read_chunk(uint32_t codec, uint32_t n, const void *payload,
                                  uint32_t len)
