@@ -15,6 +15,7 @@
 #include "common/file.h"
 #include "coxswain/batch.h"
 #include "data/codec.h"
+#include "data/csv.h"
 #include "data/format_tfrecord.h"
 #include "data/name.h"
 #include "data/recordio_write.h"
@@ -133,19 +134,42 @@ int coxi_data_output_add(struct coxi_data_output *output, const void *record,
     return r == 0 && output->buffer.len >= BUFFER ? flush(output) : r;
 }
 
+/* Whether a record is one in a file of CSV. */
+static int fits_csv(const char *path, const struct coxi_data_scan *scan,
+                    const struct cox_bytes *record)
+{
+    struct coxi_csv csv = {.separator = ','};
+    if (scan->decoding.format == COX_CSV) {
+        csv.separator = (uint8_t)scan->decoding.separator;
+    } else if (coxi_name_has_format(path, ".tsv")) {
+        csv.separator = '\t';
+    }
+    int r = coxi_csv_check(&csv, record->data, record->len);
+    coxi_csv_fini(&csv);
+    return r;
+}
+
 int coxi_data_output_fits(const char *path, uint32_t format,
                           const struct coxi_data_scan *scan, size_t i)
 {
     const struct cox_bytes *record = &scan->rows.bytes[i];
-    /* within quotes of CSV, newlines are its own */
-    if (format != COX_TEXT || record->len == 0 ||
-        memchr(record->data, '\n', record->len) == NULL ||
-        coxi_data_guess_format(path) == COX_CSV) {
+    int r = 0;
+    if (format != COX_TEXT || record->len == 0) {
         return 0;
     }
-    return coxi_error(COX_EFORMAT,
-                      "%s:%llu: the record has a newline, so it is no line",
-                      scan->source.name, (unsigned long long)scan->rows.offsets[i]);
+    if (coxi_data_guess_format(path) == COX_CSV) {
+        r = fits_csv(path, scan, record);
+    } else if (memchr(record->data, '\n', record->len) != NULL) {
+        r = coxi_error(COX_EFORMAT, "it has a newline");
+    }
+    if (r != COX_EFORMAT) {
+        return r;
+    }
+    char reason[64];
+    (void)snprintf(reason, sizeof(reason), "%s", coxi_error_text());
+    return coxi_error(COX_EFORMAT, "%s:%llu: the record cannot be a line of %s: %s",
+                      scan->source.name, (unsigned long long)scan->rows.offsets[i],
+                      path, reason);
 }
 
 int coxi_data_output_copy(struct coxi_data_output *output,

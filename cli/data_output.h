@@ -24,8 +24,9 @@ int coxi_data_output_open(const char *path, uint32_t format, uint32_t codec,
 int coxi_data_output_add(struct coxi_data_output *output, const void *record,
                          size_t len);
 
-/* COX_EFORMAT: record `i` of those at hand has a newline, and the output (path and format)
- * has lines, not of CSV; the text has file and offset. */
+/* COX_EFORMAT: the output (path and format) has lines, and record `i` of those at hand has
+ * a newline (of CSV: not within quotes, or its quotes stay open), so that others would be
+ * read than were written; the text has file and offset. COX_ENOMEM. */
 int coxi_data_output_fits(const char *path, uint32_t format,
                           const struct coxi_data_scan *scan, size_t i);
 

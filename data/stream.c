@@ -64,6 +64,16 @@ void coxi_stream_seek(struct coxi_stream *stream, uint64_t offset)
     stream->ended = false;
 }
 
+/* The room behind `have` bytes: it doubles with them, so that each byte of a long record is
+ * moved about once. */
+static size_t more_than(const struct coxi_stream *stream, size_t have)
+{
+    size_t piece = piece_of(stream);
+    size_t most = have < COXI_RECORD_MAX ? COXI_RECORD_MAX - have : 0;
+    size_t more = have < most ? have : most;
+    return more > piece ? more : piece;
+}
+
 /* Sees to it that `len` bytes fit from `at` on, and some bytes behind those that are
  * there. */
 static int make_room(struct coxi_stream *stream, size_t len)
@@ -71,7 +81,7 @@ static int make_room(struct coxi_stream *stream, size_t len)
     size_t have = (size_t)(stream->end - stream->at);
     struct coxi_block *block = stream->block;
     if (block == NULL || block->refs > 1 || block->capacity < len) {
-        size_t least = have + piece_of(stream);
+        size_t least = have + more_than(stream, have);
         block = coxi_block_new(stream->pool,
                                coxi_align(len > least ? len : least, ROUND_BYTES));
         if (block == NULL) {

@@ -91,6 +91,55 @@ TEST(a_record_with_a_newline_is_no_line)
     assert_int_equal(-1, access(coxi_test_path("out.txt.part"), F_OK));
 }
 
+TEST(a_record_that_is_no_line_of_csv_is_named)
+{
+    static const struct {
+        const char *text;
+        const char *reason; /* NULL: it is one */
+    } all[] = {{"a\nb", "it has a newline"},
+               {"\"a\"\r\nb", "it has a newline"},
+               {"\"a\"b\nc", "it has a newline"},
+               {"x,\"open", "its quotes stay open"},
+               {"x,\"two\nlines", "its quotes stay open"},
+               {"x,\"two\nlines\"", NULL},
+               {"x,\"y\"z", NULL},
+               {"", NULL}};
+    char *path = coxi_test_path("a.recordio");
+    char *out = coxi_test_path("out.csv");
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
+        const struct sample_record record = {all[i].text, strlen(all[i].text)};
+        sample_recordio(path, COXI_CODEC_NONE, 1, &record, 1);
+        if (all[i].reason != NULL) {
+            char *output = data_tool(1, "convert", path, out);
+            assert_non_null(
+                strstr(output, "a.recordio:20: the record cannot be a line"));
+            assert_non_null(strstr(output, all[i].reason));
+            free(output);
+            assert_int_equal(-1, access(out, F_OK));
+        } else {
+            data_prints("1 record", 0, "convert", path, out);
+            assert_int_equal(0, unlink(out));
+        }
+    }
+}
+
+TEST(lines_of_tabs_are_records)
+{
+    char *path = data_write("a.tsv", "\t\t\n1\t2\t3\n\n \n");
+    char *back = coxi_test_path("back.tsv");
+    data_prints("3 records", 0, "convert", path, coxi_test_path("a.recordio"));
+    data_prints("3 records", 0, "convert", coxi_test_path("a.recordio"), back);
+    data_prints(": 3 records in", 0, "verify", back);
+    path = data_write("a.txt", "\t\t\nword\n \n");
+    data_prints("1 record", 0, "convert", path, coxi_test_path("b.recordio"));
+}
+
+TEST(lines_of_malformed_csv_are_those_that_steps_see)
+{
+    char *path = data_write("a.csv", "1,\"x\"y\n2,a\n3,\"b\nc\"z\n\"4\",\"\n\"\n");
+    data_prints("5 records", 0, "convert", path, coxi_test_path("a.recordio"));
+}
+
 TEST(lines_of_csv_keep_newlines_within_quotes)
 {
     char *path = data_write("a.csv", "a,b\n1,\"x\ny\"\n2,5\" z\n3,\"\"\"\n\"\"\"\n");
@@ -205,6 +254,9 @@ TEST(verify_checks_the_sums_of_an_index)
     coxi_test_write(coxi_test_path("a.txt.coxi"), bytes, len);
     free(bytes);
     data_prints("a.txt.coxi:", 1, "verify", path);
+    (void)data_write("a.txt", "one\ntwo\nthree\nfour\nfive\n");
+    data_prints("a.txt.coxi: the file has changed since", 1, "verify", path);
+    (void)data_write("a.txt", "one\ntwo\nthree\nfour\n");
     data_prints("4 records, 4 entries", 0, "index", "--every=1", path);
     /* a changed byte behind the head that the mark knows, at the same time */
     char *large = calloc(1, 10000);

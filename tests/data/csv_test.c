@@ -82,6 +82,42 @@ TEST(files_without_records_are_valid)
     }
 }
 
+/* If each of these were read to the file's end, no deadline would do. */
+TEST(quotes_that_are_never_closed_are_bad_records)
+{
+    enum { LINES = 500000 };
+    static const char header[] = "y,age,text,id\n";
+    static const char line[] = "a\",\"\n"; /* within quotes, too, it opens others */
+    size_t len = strlen(header) + LINES * strlen(line);
+    char *text = malloc(len + 1);
+    assert_non_null(text);
+    char *at = stpcpy(text, header);
+    for (int i = 0; i < LINES; i++) {
+        at = stpcpy(at, line);
+    }
+    struct records records = {0};
+    struct coxi_task task = task_of("file", ',');
+    task.decoding.on_bad_record = COX_BAD_SKIP_RECORD;
+    records_read_memory(&task, text, len, &records);
+    records_assert(&records, NULL, 0);
+    assert_int_equal(LINES, records.counts.bad);
+    assert_string_equal("a quote is not closed", records.counts.first_reason);
+    records_free(&records);
+    free(text);
+}
+
+/* If each piece were moved with all before it, no deadline would do. */
+TEST(a_line_of_many_pieces_is_read)
+{
+    struct records records = {0};
+    struct coxi_task task = task_of("file", ',');
+    struct memory_file file = {.len = 160 << 20};
+    records_read_file(&task, &file, &records);
+    assert_int_equal(COX_EFORMAT, records.code);
+    assert_non_null(strstr(records.error, "its header has no column"));
+    records_free(&records);
+}
+
 TEST(a_header_that_does_not_fit_is_an_error)
 {
     static const struct {
