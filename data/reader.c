@@ -1,12 +1,11 @@
 /*
- * See reader.h. Slots go round: the thread fills slot `filled`, the user has slot
- * `taken` - 1, and those between wait.
+ * See reader.h. A batch is in a slot:
  *
- *     taken - 1     taken ... filled - 1     filled
- *     the user's    wait for the user        the thread's
+ *     free -> (the thread fills it) -> ready -> (the user has it) -> used -> free
  *
- * Only the thread touches blocks: it clears a slot, and so releases its blocks, when it
- * fills the slot again.
+ * Ready slots are a queue. Free ones are a stack, so that few slots have memory if few are
+ * ready at a time. Only the thread touches blocks: it clears used slots, and so releases
+ * their blocks, before it fills the next one.
  *
  * Waking a thread costs as much as decoding tens of KiB. So small batches are handed over
  * several at a time: the user's thread is woken when AT_ONCE_BYTES wait for it, or after
@@ -47,6 +46,12 @@ struct mix {
     uint64_t seed;
 };
 
+struct slot {
+    struct coxi_rows rows;
+    size_t bytes;      /* that it keeps in memory, about */
+    struct slot *next; /* of those that are free, or used */
+};
+
 struct coxi_reader {
     const struct coxi_task *task;
     const struct coxi_format *format;
@@ -54,8 +59,9 @@ struct coxi_reader {
     size_t batch_size;
     size_t prefetch;
     size_t n_slots;
-    struct coxi_rows *slots;
-    uint64_t records; /* handed out; the user's */
+    struct slot *slots;
+    struct slot *at_user; /* NULL, or the slot of the last batch; the user's */
+    uint64_t records;     /* handed out; the user's */
 
     /* the thread's */
     struct coxi_block_pool pool;
@@ -63,7 +69,10 @@ struct coxi_reader {
     struct coxi_parser parser;
     struct coxi_bad_records bad;
     struct mix mix;
+    struct slot *free;
     int ending; /* of the parser: 0, or the code with which it has ended */
+    struct coxi_file_mark mark; /* of the file, when its reading began */
+    bool marked;                /* `mark` is known */
 
     pthread_t thread;
     atomic_bool closing;
@@ -73,10 +82,13 @@ struct coxi_reader {
     pthread_cond_t may_take;            /* the user waits for it */
     bool fills COXI_GUARDED_BY(lock);   /* otherwise the thread waits */
     bool hurries COXI_GUARDED_BY(lock); /* the user takes what there is */
+    struct slot **
+        ready COXI_GUARDED_BY(lock); /* [n_slots]; from taken to filled, modulo */
     uint64_t filled COXI_GUARDED_BY(lock);
     uint64_t taken COXI_GUARDED_BY(lock);
-    size_t bytes COXI_GUARDED_BY(lock); /* of slots that wait for the user */
-    int end COXI_GUARDED_BY(lock);      /* not 0: no more slots are filled, and why */
+    size_t bytes COXI_GUARDED_BY(lock); /* of ready slots */
+    struct slot *used COXI_GUARDED_BY(lock);
+    int end COXI_GUARDED_BY(lock); /* not 0: no more slots are filled, and why */
     struct coxi_reader_counts counts COXI_GUARDED_BY(lock); /* all but `records` */
     char text[COXI_ERROR_TEXT_MAX] COXI_GUARDED_BY(lock);   /* of `end` */
 };
@@ -152,7 +164,9 @@ static int begin(struct coxi_reader *reader)
 {
     const struct coxi_task *task = reader->task;
     uint64_t before = task->begin > 0 ? reader->format->before : 0;
-    int r = coxi_source_check(&reader->source, &task->mark);
+    int r = reader->source.kind->stat(reader->source.self, &reader->mark);
+    reader->marked = r == 0;
+    r = r == 0 ? coxi_source_check(&reader->source, &task->mark) : r;
     if (r == 0) {
         r = coxi_stream_open(&reader->source, task->begin - before, &reader->pool,
                              &reader->cancelled, &reader->stream);
@@ -190,7 +204,19 @@ static bool is_behind(const struct coxi_reader *reader) COXI_REQUIRES(reader->lo
            (ready <= reader->n_slots / 2 && reader->bytes <= AHEAD_BYTES / 2);
 }
 
-/* Waits for a free slot; false: the reader is being closed. */
+/* Frees used slots, the least recently used one first. */
+static void free_slots(struct coxi_reader *reader, struct slot *used)
+{
+    while (used != NULL) {
+        struct slot *next = used->next;
+        coxi_rows_clear(&used->rows);
+        used->next = reader->free;
+        reader->free = used;
+        used = next;
+    }
+}
+
+/* Waits until another slot may be filled; false: the reader is being closed. */
 static bool await_slot(struct coxi_reader *reader)
 {
     coxi_lock(&reader->lock);
@@ -200,7 +226,10 @@ static bool await_slot(struct coxi_reader *reader)
         coxi_wait_for_work(&reader->may_fill, &reader->lock);
         reader->fills = is_behind(reader);
     }
+    struct slot *used = reader->used;
+    reader->used = NULL;
     coxi_unlock(&reader->lock);
+    free_slots(reader, used);
     return !atomic_load(&reader->closing);
 }
 
@@ -213,13 +242,14 @@ static bool is_enough(const struct coxi_reader *reader) COXI_REQUIRES(reader->lo
                           is_far_ahead(reader)));
 }
 
-/* Tells the user of a filled slot (unless it is empty), and of the end (unless `r` is
- * 0). */
-static void publish(struct coxi_reader *reader, const struct coxi_rows *rows, int r)
+/* Tells the user of a filled slot (or NULL), and of the end (unless `r` is 0). */
+static void publish(struct coxi_reader *reader, struct slot *slot, int r)
 {
     coxi_lock(&reader->lock);
-    reader->filled += rows->n > 0;
-    reader->bytes += coxi_rows_bytes(rows);
+    if (slot != NULL) {
+        reader->ready[reader->filled++ % reader->n_slots] = slot;
+        reader->bytes += slot->bytes;
+    }
     reader->counts = reader->bad.counts;
     reader->counts.bytes = bytes_read(reader);
     reader->end = r;
@@ -235,18 +265,45 @@ static void publish(struct coxi_reader *reader, const struct coxi_rows *rows, in
     }
 }
 
+/* At the end of the file's reading, with code `r`: a file that has changed meanwhile is
+ * COX_ECONFLICT, whatever was read. */
+static int check_end(const struct coxi_reader *reader, int r)
+{
+    if (r == 0 || r == COX_ECANCELLED || !reader->marked) {
+        return r;
+    }
+    int changed = coxi_source_check_unchanged(&reader->source, &reader->mark);
+    return changed == COX_ECONFLICT || (changed != 0 && r == COX_EEOF) ? changed : r;
+}
+
+/* Fills a free slot and hands it over. */
+static int fill_slot(struct coxi_reader *reader)
+{
+    struct slot *slot = reader->free;
+    uint64_t before = bytes_read(reader);
+    int r = check_end(reader, fill(reader, &slot->rows));
+    if (slot->rows.n == 0) {
+        publish(reader, NULL, r);
+        return r;
+    }
+    /* records may be short parts of what they keep in memory */
+    uint64_t kept = slot->rows.n_blocks > 0 ? bytes_read(reader) - before : 0;
+    size_t bytes = coxi_rows_bytes(&slot->rows);
+    slot->bytes = kept > bytes ? (size_t)kept : bytes;
+    reader->free = slot->next;
+    publish(reader, slot, r);
+    return r;
+}
+
 static void *run(void *arg)
 {
     struct coxi_reader *reader = arg;
-    int r = begin(reader);
+    int r = check_end(reader, begin(reader));
     if (r != 0) {
-        publish(reader, &reader->slots[0], r);
-        return NULL;
+        publish(reader, NULL, r);
     }
-    for (uint64_t i = 0; r == 0 && await_slot(reader); i++) {
-        struct coxi_rows *rows = &reader->slots[i % reader->n_slots];
-        r = fill(reader, rows);
-        publish(reader, rows, r);
+    while (r == 0 && await_slot(reader)) {
+        r = fill_slot(reader);
     }
     return NULL;
 }
@@ -261,12 +318,15 @@ static int make_slots(struct coxi_reader *reader)
     reader->prefetch = ahead < PREFETCH_MAX ? ahead : PREFETCH_MAX;
     size_t n = reader->prefetch + 2 > SLOTS_LEAST ? reader->prefetch + 2 : SLOTS_LEAST;
     reader->slots = calloc(n, sizeof(*reader->slots));
-    if (reader->slots == NULL) {
+    reader->ready = (struct slot **)calloc(n, sizeof(*reader->ready));
+    if (reader->slots == NULL || reader->ready == NULL) {
         return coxi_error_memory("a reader");
     }
     reader->n_slots = n;
     for (size_t i = 0; i < n; i++) {
-        coxi_rows_init(&reader->slots[i], &shape, &reader->pool);
+        coxi_rows_init(&reader->slots[i].rows, &shape, &reader->pool);
+        reader->slots[i].next = reader->free;
+        reader->free = &reader->slots[i];
     }
     coxi_rows_init(&reader->mix.rows, &shape, &reader->pool);
     reader->mix.size = task->shuffle_window > 1 ? task->shuffle_window : 0;
@@ -280,7 +340,7 @@ static void reader_free(struct coxi_reader *reader)
         reader->format->close(&reader->parser);
     }
     for (size_t i = 0; i < reader->n_slots; i++) {
-        coxi_rows_fini(&reader->slots[i]);
+        coxi_rows_fini(&reader->slots[i].rows);
     }
     coxi_rows_fini(&reader->mix.rows);
     coxi_stream_close(&reader->stream);
@@ -290,6 +350,7 @@ static void reader_free(struct coxi_reader *reader)
     (void)pthread_cond_destroy(&reader->may_fill);
     (void)pthread_cond_destroy(&reader->may_take);
     free(reader->mix.order);
+    free((void *)reader->ready);
     free(reader->slots);
     free(reader);
 }
@@ -369,38 +430,46 @@ static void await_batch(struct coxi_reader *reader) COXI_REQUIRES(reader->lock)
     }
 }
 
-/* The next slot, or NULL. */
-static const struct coxi_rows *take(struct coxi_reader *reader)
-    COXI_REQUIRES(reader->lock)
+/* The user needs its slot no more. */
+static void give_back(struct coxi_reader *reader) COXI_REQUIRES(reader->lock)
+{
+    if (reader->at_user != NULL) {
+        reader->at_user->next = reader->used;
+        reader->used = reader->at_user;
+        reader->at_user = NULL;
+    }
+}
+
+/* Takes the next slot, if one is ready. */
+static void take(struct coxi_reader *reader) COXI_REQUIRES(reader->lock)
 {
     if (reader->taken == reader->filled) {
-        return NULL;
+        return;
     }
-    const struct coxi_rows *rows = &reader->slots[reader->taken % reader->n_slots];
-    reader->taken++;
-    reader->bytes -= coxi_rows_bytes(rows);
+    reader->at_user = reader->ready[reader->taken++ % reader->n_slots];
+    reader->bytes -= reader->at_user->bytes;
     if (!reader->fills && is_behind(reader)) {
         reader->fills = true;
         (void)pthread_cond_signal(&reader->may_fill);
     }
-    return rows;
 }
 
 int coxi_reader_next(struct coxi_reader *reader, struct cox_batch *ret)
 {
     int end = 0;
     coxi_lock(&reader->lock);
+    give_back(reader);
     await_batch(reader);
-    const struct coxi_rows *rows = take(reader);
-    if (rows == NULL) {
+    take(reader);
+    if (reader->at_user == NULL) {
         end = coxi_error(reader->end, "%s", reader->text);
     }
     coxi_unlock(&reader->lock);
-    if (rows != NULL) {
-        coxi_rows_batch(rows, ret);
+    if (reader->at_user != NULL) {
+        coxi_rows_batch(&reader->at_user->rows, ret);
         ret->file = reader->source.name;
         ret->epoch = reader->task->epoch;
-        reader->records += rows->n;
+        reader->records += reader->at_user->rows.n;
     }
     return end;
 }

@@ -72,3 +72,17 @@ int coxi_source_check(const struct coxi_source *source,
                : coxi_error(COX_ECONFLICT, "%s has changed: its first bytes differ",
                             source->name);
 }
+
+int coxi_source_check_unchanged(const struct coxi_source *source,
+                                const struct coxi_file_mark *mark)
+{
+    struct coxi_file_mark now = {0};
+    int r = source->kind->stat(source->self, &now);
+    if (r != 0) {
+        return r;
+    }
+    return now.bytes == mark->bytes && now.changed_ns == mark->changed_ns
+               ? 0
+               : coxi_error(COX_ECONFLICT, "%s changed while it was read",
+                            source->name);
+}

@@ -77,4 +77,8 @@ int coxi_source_mark(const struct coxi_source *source, struct coxi_file_mark *re
 int coxi_source_check(const struct coxi_source *source,
                       const struct coxi_file_mark *expected);
 
+/* COX_ECONFLICT: size or time are not those of `mark`, which were taken when reading began. */
+int coxi_source_check_unchanged(const struct coxi_source *source,
+                                const struct coxi_file_mark *mark);
+
 #endif

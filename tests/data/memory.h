@@ -7,6 +7,7 @@
 struct memory_file {
     const uint8_t *data; /* NULL: each byte is 'x' */
     uint64_t len;
+    uint64_t line; /* not 0: each line-th byte is a newline, if there is no `data` */
     uint64_t changed_ns;
     uint64_t changes_at; /* not 0: a read from here on changes the file */
 };

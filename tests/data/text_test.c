@@ -17,6 +17,46 @@ static struct records read_with(const char *text, uint64_t buckets)
     return records;
 }
 
+TEST(a_file_that_changes_while_it_is_read_is_a_conflict)
+{
+    struct records records = {0};
+    struct coxi_task task = records_task("file", COX_TEXT);
+    struct memory_file file = {.len = 300000, .changes_at = 290000};
+    records_read_file(&task, &file, &records);
+    assert_int_equal(COX_ECONFLICT, records.code);
+    assert_non_null(strstr(records.error, "file changed while it was read"));
+    records_free(&records);
+}
+
+TEST(a_reader_keeps_prefetch_and_two_batches)
+{
+    enum { BATCHES = 24, LINE = 3 << 20, PREFETCH = 2 };
+    struct coxi_task task = records_task("file", COX_TEXT);
+    struct memory_file file = {.len = (uint64_t)BATCHES * LINE, .line = LINE};
+    struct coxi_source source;
+    struct coxi_reader *reader;
+    struct cox_batch batch = COX_BATCH_INIT;
+    const void *arrays[BATCHES] = {0};
+    size_t n = 0;
+    task.batch_size = 1;
+    task.prefetch = PREFETCH;
+    assert_code(0, memory_source(&file, "file", &source));
+    assert_code(0, coxi_reader_open(&task, &source, &reader));
+    for (int i = 0; i < BATCHES; i++) {
+        size_t at = 0;
+        assert_code(0, coxi_reader_next(reader, &batch));
+        assert_int_equal(LINE - 1, batch.bytes[0].len);
+        while (at < n && arrays[at] != batch.bytes) {
+            at++;
+        }
+        arrays[at] = batch.bytes;
+        n += at == n;
+    }
+    assert_code(COX_EEOF, coxi_reader_next(reader, &batch));
+    assert_true(n <= PREFETCH + 2);
+    coxi_reader_close(reader);
+}
+
 TEST(words_become_keys_and_lines_stay)
 {
     static const char *const expected[] = {
