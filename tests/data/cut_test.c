@@ -61,16 +61,16 @@ TEST(patterns_leave_out_indexes_and_parts)
     (void)make("piece-1", 1);
     (void)make("piece-1.coxi", 1);
     (void)make("piece-2.part", 1);
-    (void)make("only.coxi", 1);
+    (void)make("index-of.coxi", 1);
     struct coxi_files files = find("piece-*");
     assert_int_equal(1, files.n);
     coxi_files_fini(&files);
     files = find("*.part");
     assert_int_equal(1, files.n);
     coxi_files_fini(&files);
-    const char *patterns[] = {coxi_test_path("onl*")};
+    const char *patterns[] = {coxi_test_path("index-o*")};
     assert_code(COX_ENOENT, coxi_files_find(patterns, 1, &cut, &files));
-    assert_error_names("onl*");
+    assert_error_names("index-o*");
 }
 
 TEST(a_pattern_without_files_is_named)
