@@ -22,7 +22,7 @@ struct bench {
     uint32_t workers; /* case scale: number of workers */
     uint32_t ps;
     uint64_t rows; /* case table: rows with which its memory is measured */
-    /* cases checkpoint, recover, data: about how large a ps's snapshot, or a file, is;
+    /* cases checkpoint, recover, data, train: about how large a ps's snapshot, or a file, is;
      * 0: the case decides */
     uint64_t bytes;
     char self[4096]; /* this program */
@@ -71,6 +71,9 @@ void bench_check(int code, const char *what);
 /* CPU seconds used so far by this process, and by another. */
 double bench_cpu_self(void);
 double bench_cpu_of(pid_t pid);
+
+/* CPU seconds used so far by this process and all that it has started and that live. */
+double bench_cpu_all(void);
 double bench_now(void); /* seconds */
 
 /* A second process of this program that runs `--serve what`, and its first line of
@@ -104,6 +107,7 @@ void bench_tail(struct bench *bench);
 void bench_sparse(struct bench *bench);
 void bench_schedule(struct bench *bench);
 void bench_train(struct bench *bench);
+void bench_train_data(struct bench *bench); /* a part of case train */
 void bench_scale(struct bench *bench);
 void bench_recovery(struct bench *bench);
 void bench_recover(struct bench *bench);

@@ -111,7 +111,7 @@ static const struct coxi_option options[] = {
      .fallback = "0",
      .help =
          "size of a ps's snapshots, which are files in TMPDIR; 0: 4e9 (checkpoint), "
-         "1e9 (recover); of the files of case data: 256e6"},
+         "1e9 (recover); of the files of case data: 256e6; of train's: 128e6"},
     {.name = "serve",
      .type = COXI_OPTION_STRING,
      .offset = offsetof(struct config, serve),

@@ -11,6 +11,8 @@
  *            ..._cpu: CPU time of all processes for an example, against the baseline's
  *   lr_saved, fm_saved
  *            the same with a checkpoint every SAVE_S seconds as well
+ *   lr_data, fm_data, lr_tasks, fm_tasks
+ *            over a data set: train_data.c
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -139,7 +141,7 @@ struct side {
     double n;
 };
 
-static double cpu_of_all(void)
+double bench_cpu_all(void)
 {
     static struct chaos_proc procs[CHAOS_PROCS_MAX];
     double sum = bench_cpu_self();
@@ -152,13 +154,13 @@ static double cpu_of_all(void)
 
 static void run_side(const struct job *job, struct side *side, double seconds)
 {
-    double cpu = cpu_of_all();
+    double cpu = bench_cpu_all();
     double start = bench_now();
     double rate = on_cluster(job, side->c, side->train, seconds).value;
     double taken = bench_now() - start;
     side->seconds += taken;
     side->n += rate * taken;
-    side->cpu += cpu_of_all() - cpu;
+    side->cpu += bench_cpu_all() - cpu;
 }
 
 /* Runs both sides in turns of `turn_s`, for about `seconds` a round. */
@@ -293,4 +295,5 @@ void bench_train(struct bench *bench)
         measure_record(bench, &job, "fm", MODEL_FM_DIM, saved != 0);
     }
     free(job.ranges);
+    bench_train_data(bench);
 }
