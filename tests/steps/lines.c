@@ -1,6 +1,10 @@
 /* Steps of data sets whose records each have the number of a row as their only key. */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <coxswain/step.h>
@@ -32,9 +36,9 @@ static int count_batch(struct cox_step *step, const struct cox_batch *batch)
 }
 
 /* Runs until it is cancelled, or the gate is gone. */
-static int hang(struct cox_step *step)
+static int hang(struct cox_step *step, const char *gate)
 {
-    while (is_gate_there(step)) {
+    while (access(gate, F_OK) == 0) {
         if (cox_step_cancelled(step)) {
             return COX_ECANCELLED;
         }
@@ -43,12 +47,30 @@ static int hang(struct cox_step *step)
     return 0;
 }
 
+static int hang_at_gate(struct cox_step *step, int64_t epoch)
+{
+    char path[PATH_MAX];
+    const struct cox_value *gate = cox_step_argument(step, "gate");
+    if (gate == NULL || scalar(step, "holds") == 0) {
+        return gate == NULL ? 0 : hang(step, (const char *)gate->data);
+    }
+    (void)snprintf(path, sizeof(path), "%s-%" PRId64 ".held", (const char *)gate->data,
+                   epoch);
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0) {
+        return COX_EIO;
+    }
+    (void)close(fd);
+    path[strlen(path) - strlen(".held")] = '\0';
+    return hang(step, path);
+}
+
 /*
  * Counts its task's records. Arguments, all optional: `fail_row`: the task that begins
  * with the row before this one fails, after it has counted; `fail_epochs`: only in the
  * first so many epochs; `slow_row`: the task that begins with the row before this one
- * hangs while the gate is there; `flush`: each batch is a segment of its own;
- * `sleep_us`.
+ * hangs while the gate is there; `holds`: so does that task, in epoch N at GATE-N, and
+ * makes the file GATE-N.held before; `flush`: each batch is a segment of its own.
  */
 static int count_lines(struct cox_step *step)
 {
@@ -66,9 +88,8 @@ static int count_lines(struct cox_step *step)
     }
     r = r == COX_EEOF ? 0 : r;
     if (r == 0 && first + 1 == scalar(step, "slow_row")) {
-        r = hang(step);
+        r = hang_at_gate(step, epoch);
     }
-    (void)usleep((useconds_t)scalar(step, "sleep_us"));
     int64_t epochs = scalar(step, "fail_epochs");
     int fails =
         first + 1 == scalar(step, "fail_row") && (epochs == 0 || epoch < epochs);

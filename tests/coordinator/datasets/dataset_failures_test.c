@@ -262,55 +262,73 @@ TEST(a_task_that_hangs_is_stopped_and_tried_again)
 
 /* ---- workers and ps that die */
 
+enum { EPOCHS = 4 };
+
 struct running {
     struct rows *rows;
-    const struct rows_arg *args;
-    size_t n_args;
     int code;
 };
 
+/* Runs all tasks; the third one of each epoch waits at that epoch's gate. */
 static void *run(void *arg)
 {
     struct running *running = arg;
-    running->code =
-        rows_run(running->rows, "count_lines", running->args, running->n_args);
+    struct cox_call call = COX_CALL_INIT;
+    const char *gate = coxi_test_path("gate");
+    const int64_t row = ROWS_THIRD + 1;
+    const int64_t one = 1;
+    const struct cox_value args[] = {COX_VECTOR("gate", COX_U8, strlen(gate) + 1, gate),
+                                     COX_SCALAR("slow_row", COX_I64, &row),
+                                     COX_SCALAR("holds", COX_I64, &one)};
+    struct cox_function *step = crew_function(&running->rows->crew, "count_lines");
+    call.args = args;
+    call.n_args = 3;
+    while (running->code == 0) {
+        running->code = cox_schedule_next(running->rows->crew.c, step,
+                                          running->rows->dataset, &call, NULL);
+    }
     return NULL;
 }
 
-struct goal {
-    struct rows *rows;
-    uint64_t done;
-};
-
-static bool is_done(void *arg)
+static const char *gate_of(int epoch, const char *end)
 {
-    const struct goal *goal = arg;
-    return rows_progress(goal->rows).done >= goal->done;
+    char name[32];
+    (void)snprintf(name, sizeof(name), "gate-%d%s", epoch, end);
+    return coxi_test_path(name);
 }
 
-/* Kills what `victim` names while tasks are done, `n` times. */
+static bool is_there(void *arg)
+{
+    return access(arg, F_OK) == 0;
+}
+
+/* Kills what `victim` names while a task of each epoch is at its gate, in the first `n`
+ * epochs. */
 static void kill_amid(const struct cox_options *options, int n,
                       pid_t (*victim)(struct crew *crew, int index))
 {
     struct rows rows;
     struct cox_dataset_spec spec = rows_spec();
-    const struct rows_arg slowly = {"sleep_us", 5000};
-    struct running running = {&rows, &slowly, 1, 0};
+    struct running running = {&rows, 0};
     pthread_t thread;
-    spec.epochs = 4;
+    spec.epochs = EPOCHS;
+    for (int i = 0; i < n; i++) {
+        coxi_test_write(gate_of(i, ""), "", 0);
+    }
     rows_open(&rows, 2, options, &spec);
     assert_int_equal(0, pthread_create(&thread, NULL, run, &running));
     for (int i = 0; i < n; i++) {
-        struct goal goal = {&rows, (uint64_t)(i + 1) * 10};
-        coxi_test_until(is_done, &goal, "some tasks done");
+        coxi_test_until(is_there, (void *)(uintptr_t)gate_of(i, ".held"),
+                        "a task is at its gate");
         crew_kill(victim(&rows.crew, i % 2));
+        assert_int_equal(0, unlink(gate_of(i, "")));
     }
     assert_int_equal(0, pthread_join(thread, NULL));
     assert_int_equal(running.code, COX_EEOF);
-    rows_assert_all(&rows, 4);
+    rows_assert_all(&rows, EPOCHS);
     struct cox_dataset_progress p = rows_progress(&rows);
-    assert_true(p.done == 4 * p.tasks && p.failed == 0 && p.retries == 0);
-    assert_int_equal(p.records, 4 * ROWS_N);
+    assert_true(p.done == EPOCHS * p.tasks && p.failed == 0 && p.retries == 0);
+    assert_int_equal(p.records, EPOCHS * ROWS_N);
     rows_close(&rows);
 }
 

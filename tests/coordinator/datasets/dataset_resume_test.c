@@ -1,10 +1,11 @@
 /* Data sets of clients that go on from a checkpoint. */
 #include <fcntl.h>
 #include <inttypes.h>
-#include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -194,25 +195,28 @@ TEST(a_task_under_way_in_the_checkpoint_may_fail_and_come_again)
 
 /* ---- killed */
 
-/* A client that trains for ever on what is left, and saves again and again. */
-static void train(const char *dir, uint32_t source)
+enum { AT_ONCE = 4, MOMENTS = 12 };
+
+/* A client that trains on what is left, and saves again and again while steps run.
+ * `n_moments` counts what it does. */
+static void train(const char *dir, uint32_t source, atomic_uint *n_moments)
 {
     struct rows rows;
     struct cox_options options = options_in(dir);
     struct cox_dataset_spec spec = spec_of(1);
     spec.source = source;
-    const int64_t us = 3000;
-    const struct cox_value arg = COX_SCALAR("sleep_us", COX_I64, &us);
     struct cox_call call = COX_CALL_INIT;
-    call.args = &arg;
-    call.n_args = 1;
     rows_open(&rows, 2, &options, &spec);
     struct cox_function *step = crew_function(&rows.crew, "count_lines");
-    int r = 0;
-    while (r == 0) {
-        r = cox_schedule_next(rows.crew.c, step, rows.dataset, &call, NULL);
+    for (int r = 0; r == 0;) {
+        for (int i = 0; r == 0 && i < AT_ONCE; i++) {
+            r = cox_schedule_next(rows.crew.c, step, rows.dataset, &call, NULL);
+            (void)atomic_fetch_add(n_moments, 1);
+        }
         save(&rows);
+        (void)atomic_fetch_add(n_moments, 1);
     }
+    atomic_store(n_moments, UINT32_MAX);
     for (;;) {
         (void)pause();
     }
@@ -226,6 +230,17 @@ static bool has_two_checkpoints(void *arg)
     assert_code(0, coxi_path(path, "%s/ckpt-%llu", coxi_test_path("killed"),
                              (unsigned long long)*n));
     return stat(path, &at) == 0;
+}
+
+struct moment {
+    const atomic_uint *n;
+    unsigned wanted;
+};
+
+static bool has_come(void *arg)
+{
+    const struct moment *moment = arg;
+    return atomic_load(moment->n) >= moment->wanted;
 }
 
 /* The highest number of a checkpoint, 0: there is none. */
@@ -249,19 +264,26 @@ static void kill_clients(uint32_t source)
     uint64_t seed = 16;
     spec.source = source;
     (void)rows_spec(); /* this process writes the files */
+    atomic_uint *n_moments = mmap(NULL, sizeof(*n_moments), PROT_READ | PROT_WRITE,
+                                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(n_moments != MAP_FAILED);
     for (int i = 0; i < KILLS; i++) {
         uint64_t wanted = highest() + 2;
+        atomic_store(n_moments, 0);
         pid_t pid = fork();
         assert_true(pid >= 0);
         if (pid == 0) {
             (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-            train(dir, source);
+            train(dir, source, n_moments);
         }
         coxi_test_until(has_two_checkpoints, &wanted, "a checkpoint");
-        (void)poll(NULL, 0, (int)(coxi_rand(&seed) % 8)); /* at a random moment */
+        struct moment moment = {n_moments, atomic_load(n_moments)};
+        moment.wanted += (unsigned)(coxi_rand(&seed) % MOMENTS);
+        coxi_test_until(has_come, &moment, "the client goes on");
         crew_kill(pid);
         assert_int_equal(pid, waitpid(pid, NULL, 0));
     }
+    assert_int_equal(0, munmap(n_moments, sizeof(*n_moments)));
     rows_open(&rows, 2, &options, &spec);
     assert_code(COX_EEOF, rows_run(&rows, "count_lines", NULL, 0));
     rows_assert_all(&rows, EPOCHS);
