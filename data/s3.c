@@ -280,14 +280,17 @@ static int add_key(const char *pattern, const struct place *place, const char *k
     return r == 0 ? coxi_found_take(found, text) : r;
 }
 
-/* Adds the keys of a page. `text` is changed. *ret_token: where the next one begins, in
- * `text`; NULL: this is the last. */
-static int read_page(const char *pattern, const struct place *place, char *text,
-                     struct coxi_found *found, char **ret_token)
+int coxi_s3_read_page(const char *pattern, char *text, struct coxi_found *found,
+                      char **ret_token)
 {
+    struct place place;
     size_t len;
     char *at = text;
     char *end;
+    int r = parse(pattern, &place);
+    if (r != 0) {
+        return r;
+    }
     if (strstr(text, "</ListBucketResult>") == NULL) {
         return malformed(pattern);
     }
@@ -299,13 +302,12 @@ static int read_page(const char *pattern, const struct place *place, char *text,
     if (truncated && (token == NULL || token_len == 0)) {
         return malformed(pattern);
     }
-    int r = 0;
     char *contents;
     while (r == 0 && (contents = element(at, "Contents", &end, &len)) != NULL) {
         at = end;
         contents[len] = '\0';
         char *key = element(contents, "Key", &end, &len);
-        r = key != NULL && resolve(key, len) ? add_key(pattern, place, key, found)
+        r = key != NULL && resolve(key, len) ? add_key(pattern, &place, key, found)
                                              : malformed(pattern);
     }
     if (r == 0 && truncated && !resolve(token, token_len)) {
@@ -340,7 +342,7 @@ static int find_all(const char *pattern, const struct place *place, const char *
         const char *last = token;
         page->len = 0;
         r = get_page(pattern, place, prefix, token, page);
-        r = r == 0 ? read_page(pattern, place, (char *)page->data, found, &token) : r;
+        r = r == 0 ? coxi_s3_read_page(pattern, (char *)page->data, found, &token) : r;
         if (r == 0 && token != NULL &&
             (i == PAGES_MAX || (last != NULL && strcmp(token, last) == 0))) {
             r = malformed(pattern); /* it would never end */

@@ -21,4 +21,10 @@ int coxi_s3_address(const char *name, struct coxi_http_address *ret);
  * of coxi_s3_address and coxi_http_read_all. */
 int coxi_s3_find(const char *pattern, struct coxi_found *ret);
 
+/* Adds the keys of a page of such a list. `text`, which is changed, is the server's.
+ * *ret_token: where the next page begins, in `text`; NULL: this is the last. COX_EFORMAT,
+ * COX_ENOMEM. */
+int coxi_s3_read_page(const char *pattern, char *text, struct coxi_found *found,
+                      char **ret_token);
+
 #endif

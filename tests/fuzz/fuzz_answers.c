@@ -18,6 +18,7 @@
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/maker.h"
 #include "tests/fuzz/peer.h"
+#include "tests/schema/samples.h"
 
 enum {
     PEERS = 4,
@@ -139,7 +140,7 @@ static void answer(struct world *w)
 
 static void answer_any(struct world *w)
 {
-    say(w, (enum coxi_message_kind)(1 + fuzz_below(&w->input, COXI_PROBE)));
+    say(w, (enum coxi_message_kind)(1 + fuzz_below(&w->input, SAMPLE_KINDS)));
 }
 
 static void hang_up(struct world *w)

@@ -20,6 +20,7 @@
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/maker.h"
 #include "tests/fuzz/peer.h"
+#include "tests/schema/samples.h"
 
 enum {
     PEERS = 4,
@@ -152,7 +153,11 @@ static void keep_heads(struct world *w, const struct coxi_dispatch *d)
 /* Takes what the client has sent. */
 static void hear_all(struct world *w)
 {
-    (void)usleep(HEAR_MS * 1000);
+    struct peer *peers[PEERS];
+    for (size_t i = 0; i < PEERS; i++) {
+        peers[i] = &w->ends[i].peer;
+    }
+    (void)peer_wait(peers, PEERS, HEAR_MS);
     for (size_t i = 0; i < PEERS; i++) {
         struct peer_frame frame;
         while (peer_has(&w->ends[i].peer) && peer_next(&w->ends[i].peer, &frame)) {
@@ -227,15 +232,15 @@ static void say(struct world *w, enum coxi_message_kind kind)
 static void say_usual(struct world *w)
 {
     static const enum coxi_message_kind usual[] = {
-        COXI_DONE,   COXI_DONE,    COXI_DONE,         COXI_DONE,
-        COXI_RESULT, COXI_CRASHED, COXI_LEAVING,      COXI_RESOURCE_MADE,
-        COXI_REACH,  COXI_DONE,    COXI_MODULE_LOADED};
+        COXI_DONE,   COXI_DONE,    COXI_DONE,          COXI_DONE,
+        COXI_RESULT, COXI_CRASHED, COXI_LEAVING,       COXI_RESOURCE_MADE,
+        COXI_REACH,  COXI_DONE,    COXI_MODULE_LOADED, COXI_FILE_READ};
     say(w, usual[fuzz_below(&w->input, sizeof(usual) / sizeof(*usual))]);
 }
 
 static void say_any(struct world *w)
 {
-    say(w, (enum coxi_message_kind)(1 + fuzz_below(&w->input, COXI_PROBE)));
+    say(w, (enum coxi_message_kind)(1 + fuzz_below(&w->input, SAMPLE_KINDS)));
 }
 
 /* Ends all closures of the last dispatch well, with a number as their result. */

@@ -23,6 +23,7 @@
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/maker.h"
 #include "tests/fuzz/peer.h"
+#include "tests/schema/samples.h"
 
 enum {
     PEERS = 4,
@@ -224,7 +225,7 @@ static void say(struct world *w, enum coxi_message_kind kind)
 /* Any message, which may close the connection. */
 static void say_any(struct world *w)
 {
-    say(w, (enum coxi_message_kind)(1 + fuzz_below(&w->input, COXI_PROBE)));
+    say(w, (enum coxi_message_kind)(1 + fuzz_below(&w->input, SAMPLE_KINDS)));
 }
 
 static void say_usual(struct world *w)

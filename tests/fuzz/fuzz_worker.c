@@ -8,10 +8,12 @@
  * Check: a client whose connections are open is answered.
  */
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <unistd.h>
 
 #include "common/file.h"
@@ -22,6 +24,7 @@
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/maker.h"
 #include "tests/fuzz/peer.h"
+#include "tests/schema/samples.h"
 #include "worker/service.h"
 
 enum {
@@ -29,8 +32,6 @@ enum {
     SESSIONS = 4,
     SLOTS = 2,
     OPERATIONS_MAX = 100,
-    CONNECT_TRIES = 1000,
-    CONNECT_REST_US = 10000,
     PEER_TIMEOUT_MS = 600000,
     MODULE_MAX = 16 << 20,
 };
@@ -59,6 +60,7 @@ struct world {
 static char worker_url[160];
 static char ps_url[160];
 static char modules[128];
+static char address_file[128];
 static struct coxi_module module;
 static uint8_t *module_bytes;
 static size_t module_len;
@@ -71,6 +73,7 @@ static void *serve(void *arg)
     int fd;
     int signal;
     struct coxi_worker_options options = {.listen = worker_url,
+                                          .address_file = address_file,
                                           .modules = {.dir = modules},
                                           .slots = SLOTS,
                                           .commit_window = 16,
@@ -84,16 +87,28 @@ static void *serve(void *arg)
     return arg;
 }
 
-/* Waits until somebody listens there. */
-static void await_listener(const char *url)
+/* A descriptor that becomes readable whenever something is renamed in fuzz_dir(). */
+static int watch_directory(void)
 {
-    const char *path = url + strlen("ipc://");
-    for (int i = 0; access(path, W_OK) != 0; i++) {
-        if (i == CONNECT_TRIES) {
+    int fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    if (fd < 0 || inotify_add_watch(fd, fuzz_dir(), IN_MOVED_TO | IN_CLOSE_WRITE) < 0) {
+        fuzz_fail("the directory cannot be watched");
+    }
+    return fd;
+}
+
+/* Waits until the worker has written its address: it listens. */
+static void await_address(int watch)
+{
+    while (access(address_file, R_OK) != 0) {
+        char events[4096];
+        struct pollfd at = {watch, POLLIN, 0};
+        if (poll(&at, 1, PEER_WAIT_MS) == 0) {
             fuzz_fail("nobody listens");
         }
-        (void)usleep(CONNECT_REST_US);
+        (void)read(watch, events, sizeof(events));
     }
+    (void)close(watch);
 }
 
 static void prepare(void)
@@ -107,6 +122,7 @@ static void prepare(void)
     (void)snprintf(worker_url, sizeof(worker_url), "ipc://%s/worker", fuzz_dir());
     (void)snprintf(ps_url, sizeof(ps_url), "ipc://%s/ps", fuzz_dir());
     (void)snprintf(modules, sizeof(modules), "%s/modules", fuzz_dir());
+    (void)snprintf(address_file, sizeof(address_file), "%s/address", fuzz_dir());
     if (coxi_file_read(FUZZ_STEPS, MODULE_MAX, &module_bytes, &module_len) != 0) {
         fuzz_fail("there is no module " FUZZ_STEPS);
     }
@@ -114,11 +130,12 @@ static void prepare(void)
                                   .digest = coxi_digest_of(module_bytes, module_len)};
     const struct coxi_ps_options options = {
         .listen = ps_url, .peer_timeout_ms = PEER_TIMEOUT_MS, .memory_max = 64 << 20};
+    int watch = watch_directory();
     if (coxi_ps_open(&options, &ps) != 0 ||
         pthread_create(&thread, NULL, serve, NULL) != 0) {
         fuzz_fail("no ps");
     }
-    await_listener(worker_url);
+    await_address(watch);
 }
 
 /* ---- the ps's client */
@@ -286,7 +303,7 @@ static void say(struct world *w, enum coxi_message_kind kind)
 
 static void say_any(struct world *w)
 {
-    say(w, (enum coxi_message_kind)(1 + fuzz_below(&w->input, COXI_PROBE)));
+    say(w, (enum coxi_message_kind)(1 + fuzz_below(&w->input, SAMPLE_KINDS)));
 }
 
 static void say_usual(struct world *w)
@@ -294,7 +311,8 @@ static void say_usual(struct world *w)
     static const enum coxi_message_kind usual[] = {
         COXI_DISPATCH,      COXI_DISPATCH, COXI_DISPATCH,    COXI_RESOURCE,
         COXI_RESOURCE_DROP, COXI_RECALL,   COXI_RESULT_DROP, COXI_RESULT_WANT,
-        COXI_LAYOUT,        COXI_MODULE,   COXI_DISPATCH,    COXI_RESOURCE};
+        COXI_LAYOUT,        COXI_MODULE,   COXI_DISPATCH,    COXI_RESOURCE,
+        COXI_FILE_BYTES};
     say(w, usual[fuzz_below(&w->input, sizeof(usual) / sizeof(*usual))]);
 }
 

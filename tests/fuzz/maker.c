@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "tests/fuzz/maker_parts.h"
+#include "tests/schema/samples.h"
 
 void made_payload(struct made *made, struct fuzz_input *input, size_t len)
 {
@@ -214,6 +215,26 @@ static void make_void(bench b, struct coxi_message *m)
                                   any_incarnation(b)};
 }
 
+/* Of a worker to a client. */
+static void make_file_read(bench b, struct coxi_message *m)
+{
+    m->file_read = (struct coxi_file_read){
+        .dataset = any_name(b),
+        .file = any_text(b),
+        .place = below(b, 8),
+        .offset = maybe(b) ? any(b) : below(b, 4) << 20,
+        .len = below(b, 4) == 3 ? any32(b) : (uint32_t)below(b, 200)};
+}
+
+static void make_file_bytes(bench b, struct coxi_message *m)
+{
+    m->file_bytes = (struct coxi_file_bytes){.code = any_code(b),
+                                             .message = any_name(b),
+                                             .bytes = any(b),
+                                             .changed_ns = below(b, 2)};
+    some_payload(b);
+}
+
 static void make_nothing(bench b, struct coxi_message *m)
 {
     (void)b;
@@ -376,7 +397,11 @@ static void (*const makers[])(bench b, struct coxi_message *m) = {
     [COXI_DESCRIBE] = make_nothing,
     [COXI_REACH] = make_status,
     [COXI_PROBE] = make_probe,
+    [COXI_FILE_READ] = make_file_read,
+    [COXI_FILE_BYTES] = make_file_bytes,
 };
+_Static_assert(sizeof(makers) / sizeof(*makers) == SAMPLE_KINDS + 1,
+               "there is a maker of every kind");
 
 void made_init(struct made *made, struct fuzz_input *input, const struct known *known,
                enum coxi_message_kind kind)

@@ -76,7 +76,7 @@ static void await(const struct peer *peer, bool out)
     }
 }
 
-void peer_await(struct peer *const *peers, size_t n)
+bool peer_wait(struct peer *const *peers, size_t n, int wait_ms)
 {
     enum { PEERS_MAX = 16 };
     struct pollfd all[PEERS_MAX];
@@ -86,7 +86,12 @@ void peer_await(struct peer *const *peers, size_t n)
             all[n_open++] = (struct pollfd){peers[i]->fd, POLLIN, 0};
         }
     }
-    if (poll(all, n_open, PEER_WAIT_MS) == 0) {
+    return n_open > 0 && poll(all, n_open, wait_ms) != 0;
+}
+
+void peer_await(struct peer *const *peers, size_t n)
+{
+    if (!peer_wait(peers, n, PEER_WAIT_MS)) {
         fuzz_fail("no answer");
     }
 }

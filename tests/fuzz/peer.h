@@ -48,7 +48,11 @@ bool peer_send_bytes(struct peer *peer, const void *bytes, size_t len);
  */
 bool peer_next(struct peer *peer, struct peer_frame *ret);
 
-/* Waits until something has come from any of the `n` peers, or one is over. */
+/* Waits until something has come from any of the `n` peers, or one is over; at most this
+ * long. False: nothing has come, or no peer is there. */
+bool peer_wait(struct peer *const *peers, size_t n, int wait_ms);
+
+/* The same; if nothing comes in PEER_WAIT_MS, that is a finding. */
 void peer_await(struct peer *const *peers, size_t n);
 
 /* Reads what has come, without waiting. True: a frame is there for peer_next. */

@@ -4,7 +4,11 @@
 #include <string.h>
 
 #include "checkpoint/backlog.h"
+#include "checkpoint/manifest.h"
 #include "common/file.h"
+#include "coordinator/datasets/spec.h"
+#include "data/index.h"
+#include "data/task.h"
 #include "net/key.h"
 #include "schema/wire.h"
 #include "tests/checkpoint/sample.h"
@@ -139,6 +143,115 @@ TEST(seeds_of_records)
     memcpy(input + 4, chunk, sizeof(chunk) - 1);
     memcpy(input + 4 + sizeof(chunk) - 1, chunk, sizeof(chunk) - 1);
     put("data_recordio", "two", input, 4 + 2 * (sizeof(chunk) - 1));
+}
+
+static void put_packed(const char *name, uint8_t kind, const struct coxi_buffer *packed)
+{
+    uint8_t input[512] = {kind};
+    assert_true(packed->len < sizeof(input));
+    memcpy(input + 1, packed->data, packed->len);
+    put("datasets", name, input, 1 + packed->len);
+}
+
+TEST(seeds_of_data_sets)
+{
+    static const struct cox_column columns[] = {
+        {.name = "click", .kind = COX_COLUMN_LABEL, .missing = 0.5F},
+        {.name = "age", .kind = COX_COLUMN_DENSE, .log = 1, .missing = -1},
+        {.name = "ad", .kind = COX_COLUMN_KEY, .integers = 1, .buckets = 1000000},
+    };
+    const struct coxi_decoding csv = {.format = COX_CSV,
+                                      .columns = columns,
+                                      .n_columns = 3,
+                                      .header = 1,
+                                      .separator = ';'};
+    const struct coxi_task task = {.dataset = "clicks",
+                                   .file = "/data/part-00017.csv",
+                                   .end = UINT64_MAX,
+                                   .batch_size = 256,
+                                   .decoding = csv};
+    const struct coxi_reader_counts counts = {
+        .records = 7, .bytes = 4096, .bad = 1, .first_reason = "a field too many"};
+    const struct coxi_spec spec = {
+        .decoding = csv, .batch_size = 256, .task_bytes = 1 << 20, .shuffle = 1};
+    struct coxi_buffer packed = {0};
+    assert_code(0, coxi_task_pack(&task, &packed));
+    put_packed("task", 0, &packed);
+    packed.len = 0;
+    assert_code(0, coxi_counts_pack(&counts, &packed));
+    put_packed("counts", 1, &packed);
+    packed.len = 0;
+    assert_code(0, coxi_spec_pack(&spec, &packed));
+    put_packed("spec", 2, &packed);
+    coxi_buffer_fini(&packed);
+}
+
+TEST(seeds_of_manifests_with_data_sets)
+{
+    const struct sample checkpoint = {
+        .run = 0xfeed, .number = 7, .n_ps = 1, .n_rows = 2};
+    uint8_t spec[] = {1, 2, 3};
+    struct coxi_manifest_mark mark = {1, 2000, 3, 4};
+    struct coxi_manifest_dataset dataset = {.name = "clicks",
+                                            .epochs = 3,
+                                            .n_tasks = 20,
+                                            .n_files = 1,
+                                            .spec = spec,
+                                            .spec_len = sizeof(spec),
+                                            .marks = &mark,
+                                            .n_marks = 1,
+                                            .next = 9,
+                                            .done = 7,
+                                            .failed = 1,
+                                            .code = COX_EIO,
+                                            .failure = "part-1:0: a bad disk"};
+    struct coxi_manifest *manifest;
+    size_t len;
+    sample_write(coxi_test_dir(), &checkpoint);
+    assert_code(0, coxi_manifest_read(coxi_test_path("ckpt-7"), &manifest));
+    const struct coxi_manifest_datasets none = manifest->datasets;
+    assert_code(0, coxi_manifest_ranges_add(&dataset.again, 3, 1));
+    assert_code(0, coxi_manifest_ranges_add(&dataset.again, 5, 0));
+    manifest->datasets = (struct coxi_manifest_datasets){&dataset, 1};
+    assert_code(0, coxi_manifest_write(manifest, coxi_test_path("ckpt-7")));
+    char *text = coxi_test_read(coxi_test_path("ckpt-7/manifest.json"), &len);
+    put("manifest", "data-sets", text, len);
+    free(text);
+    manifest->datasets = none;
+    coxi_manifest_free(manifest);
+    coxi_manifest_ranges_fini(&dataset.again);
+}
+
+TEST(seeds_of_indexes)
+{
+    struct coxi_file_index_head head = {.magic = COXI_INDEX_MAGIC_BYTES,
+                                        .format = COX_LIBSVM,
+                                        .every = 10,
+                                        .bytes = 200,
+                                        .records = 30,
+                                        .entries = 3};
+    struct coxi_file_index_entry entries[] = {
+        {.offset = 0}, {.offset = 70, .record = 10}, {.offset = 140, .record = 20}};
+    struct coxi_buffer packed = {0};
+    static const uint8_t first[] = {7, 200};
+    assert_code(0, coxi_buffer_append_raw(&packed, first, sizeof(first)));
+    assert_code(0, coxi_file_index_pack(&head, entries, &packed));
+    put("data_index", "three", packed.data, packed.len);
+    coxi_buffer_fini(&packed);
+}
+
+TEST(seeds_of_lists)
+{
+    static const char *const pages[] = {
+        "\0<ListBucketResult><IsTruncated>true</IsTruncated><Contents><Key>a/"
+        "b&amp;c&#x41;"
+        "</Key><Size>3</Size></Contents><Contents><Key>d</Key></Contents>"
+        "<NextContinuationToken>x&lt;y</NextContinuationToken></ListBucketResult>",
+        "\1<ListBucketResult><IsTruncated>false</IsTruncated><Contents><Key>a/part-1"
+        "</Key></Contents></ListBucketResult>"};
+    for (size_t i = 0; i < 2; i++) {
+        put("data_list", i == 0 ? "two" : "last", pages[i], 1 + strlen(pages[i] + 1));
+    }
 }
 
 TEST(seeds_of_texts)

@@ -92,6 +92,28 @@ TEST(wire_writes_the_committed_bytes_and_reads_them)
     ASSERT_GOLDEN(COXI_DONE, golden_done);
 }
 
+/* How many kinds the schema has: those between the braces of `union Body`. */
+static int kinds_of_schema(void)
+{
+    static const char body[] = "\nunion Body {";
+    size_t len;
+    char *text = coxi_test_read(WIRE_FBS, &len);
+    const char *at = memmem(text, len, body, sizeof(body) - 1);
+    assert_non_null(at);
+    int n = 1;
+    for (; *at != '}'; at++) {
+        assert_true(at + 1 < text + len);
+        n += *at == ',';
+    }
+    free(text);
+    return n;
+}
+
+TEST(there_is_a_sample_of_every_kind_of_the_schema)
+{
+    assert_int_equal(kinds_of_schema(), SAMPLE_KINDS);
+}
+
 TEST(wire_reads_back_every_kind)
 {
     for (int kind = 1; kind <= SAMPLE_KINDS; kind++) {

@@ -1,0 +1,37 @@
+/* Lists of keys, as servers of S3 send them. Checks: names are of the bucket, and the next
+ * page's token is in the text. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/s3.h"
+#include "tests/fuzz/fuzz.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const char *const patterns[] = {"s3://bucket/*", "s3://bucket/a/part-?",
+                                           "s3://bucket/[a-c]*.tsv", "s3://bucket/a"};
+    struct coxi_found found = {0};
+    char *token = NULL;
+    if (size == 0) {
+        return 0;
+    }
+    const char *pattern = patterns[data[0] % 4];
+    char *text = malloc(size);
+    if (text == NULL) {
+        fuzz_fail("no memory");
+    }
+    memcpy(text, data + 1, size - 1);
+    text[size - 1] = '\0';
+    if (coxi_s3_read_page(pattern, text, &found, &token) == 0 && token != NULL &&
+        (token < text || strlen(token) >= size)) {
+        fuzz_fail("a token is not in the text");
+    }
+    for (size_t i = 0; i < found.n; i++) {
+        if (strncmp(found.names[i], "s3://bucket/", 12) != 0) {
+            fuzz_fail("a name of another bucket");
+        }
+    }
+    coxi_found_fini(&found);
+    free(text);
+    return 0;
+}
