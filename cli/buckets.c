@@ -102,6 +102,11 @@ int coxi_buckets_new(const char *near, uint64_t bytes, uint64_t memory, uint64_t
     return 0;
 }
 
+const char *coxi_buckets_dir(const struct coxi_buckets *buckets)
+{
+    return buckets->dir;
+}
+
 void coxi_buckets_free(struct coxi_buckets *buckets)
 {
     if (buckets == NULL) {

@@ -20,7 +20,10 @@ struct coxi_buckets;
 int coxi_buckets_new(const char *near, uint64_t bytes, uint64_t memory, uint64_t seed,
                      struct coxi_buckets **ret);
 
-/* Removes them. Takes NULL. */
+/* Their directory, in which the caller may put files of its own. */
+const char *coxi_buckets_dir(const struct coxi_buckets *buckets);
+
+/* Removes them, and all that is in their directory. Takes NULL. */
 void coxi_buckets_free(struct coxi_buckets *buckets);
 
 int coxi_buckets_add(struct coxi_buckets *buckets, const void *record, size_t len);

@@ -2,6 +2,7 @@
 #include "cli/data_command.h"
 
 #include <inttypes.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,24 +10,60 @@
 
 #include "common/error.h"
 #include "common/file.h"
+#include "common/sync.h"
 #include "net/daemon.h"
 
 /* ---- signals */
 
 atomic_bool coxi_data_interrupted;
-static volatile sig_atomic_t signalled;
+static atomic_int signalled;
+static struct coxi_mutex lock = COXI_MUTEX_INIT; /* comes before those of sources */
+static const struct coxi_source *watched COXI_GUARDED_BY(lock);
 
-static void on_signal(int signum)
+static void *await_signals(void *arg)
 {
-    signalled = signum;
-    atomic_store(&coxi_data_interrupted, true);
+    const sigset_t *set = arg;
+    int signum;
+    while (sigwait(set, &signum) == 0) {
+        atomic_store(&signalled, signum);
+        atomic_store(&coxi_data_interrupted, true);
+        coxi_lock(&lock);
+        if (watched != NULL) {
+            coxi_source_cancel(watched);
+        }
+        coxi_unlock(&lock);
+    }
+    return NULL;
 }
 
-void coxi_data_catch_signals(void)
+void coxi_data_watch(const struct coxi_source *source)
 {
-    const struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-    (void)sigaction(SIGINT, &action, NULL);
-    (void)sigaction(SIGTERM, &action, NULL);
+    coxi_lock(&lock);
+    watched = source;
+    if (source != NULL && atomic_load(&coxi_data_interrupted)) {
+        coxi_source_cancel(source);
+    }
+    coxi_unlock(&lock);
+}
+
+int coxi_data_catch_signals(void)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    static sigset_t set;
+    pthread_t thread;
+    (void)sigemptyset(&set);
+    for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++) {
+        struct sigaction action;
+        if (sigaction(signals[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN) {
+            (void)sigaddset(&set, signals[i]);
+        }
+    }
+    (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
+    int r = coxi_thread_start(&thread, "signals", await_signals, &set);
+    if (r == 0) {
+        (void)pthread_detach(thread); /* it ends with the process */
+    }
+    return r;
 }
 
 int coxi_data_check_interrupted(void)
@@ -67,7 +104,10 @@ bool coxi_data_begin(const struct coxi_program *program, int argc, char **argv,
         *ret_exit = coxi_exit_config(program->name);
         return false;
     }
-    coxi_data_catch_signals();
+    if (coxi_data_catch_signals() != 0) {
+        *ret_exit = coxi_exit_config(program->name);
+        return false;
+    }
     *ret_words = argv + rest;
     *ret_n = (size_t)(argc - rest);
     return true;
@@ -76,10 +116,14 @@ bool coxi_data_begin(const struct coxi_program *program, int argc, char **argv,
 int coxi_data_exit(const struct coxi_program *program, int r)
 {
     (void)fflush(stdout);
-    if (signalled != 0) {
+    int signum = atomic_load(&signalled);
+    if (signum != 0) {
+        sigset_t set;
         (void)fprintf(stderr, "%s: interrupted\n", program->name);
-        (void)signal(signalled, SIG_DFL);
-        (void)raise(signalled);
+        (void)sigemptyset(&set);
+        (void)sigaddset(&set, signum);
+        (void)raise(signum);
+        (void)pthread_sigmask(SIG_UNBLOCK, &set, NULL); /* it ends the process */
     }
     if (r == 0 && ferror(stdout) != 0) {
         r = coxi_error(COX_EIO, "cannot write to standard output");

@@ -1,4 +1,5 @@
-/* The commands of `coxswain data`, and functions that they share. Main thread. */
+/* The commands of `coxswain data`, and functions that they share. Main thread; a second one
+ * waits for signals. */
 #ifndef COXI_CLI_DATA_COMMAND_H
 #define COXI_CLI_DATA_COMMAND_H
 
@@ -7,6 +8,7 @@
 #include <stdatomic.h>
 
 #include "common/option.h"
+#include "data/source.h"
 
 /* For each: argv[0] is the command; returns the exit code. */
 int coxi_data_head(int argc, char **argv);
@@ -17,7 +19,7 @@ int coxi_data_index(int argc, char **argv);
 int coxi_data_shard(int argc, char **argv);
 int coxi_data_convert(int argc, char **argv);
 
-/* Set once the user wants the command to end (SIGINT, SIGTERM): reading ends with
+/* Set once the user wants the command to end (SIGINT, SIGTERM, SIGHUP): reading ends with
  * COX_ECANCELLED. */
 extern atomic_bool coxi_data_interrupted;
 
@@ -28,8 +30,11 @@ int coxi_data_check_interrupted(void);
  * "dir/clicks-00007.tsv.gz". COX_EINVAL: too long. */
 int coxi_data_part_name(const char *name, uint64_t i, uint64_t n, char ret[PATH_MAX]);
 
-/* From now on these signals set the flag. */
-void coxi_data_catch_signals(void);
+/* From now on a thread waits for these signals, unless they are ignored; it sets the flag. */
+int coxi_data_catch_signals(void);
+
+/* The source that is read: a signal ends its read. NULL: none. */
+void coxi_data_watch(const struct coxi_source *source);
 
 /*
  * Parses the command line, which must have at least `least` words (*ret_words, *ret_n)

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/data_command.h"
 #include "common/clock.h"
 #include "data/sources.h"
 
@@ -94,9 +95,11 @@ uint64_t coxi_progress_bytes(char *const *files, size_t n)
         struct coxi_source source = {0};
         struct coxi_file_mark mark = {0};
         if (coxi_source_open(files[i], &source) == 0) {
+            coxi_data_watch(&source);
             if (source.kind->stat(source.self, &mark) == 0) {
                 bytes += mark.bytes;
             }
+            coxi_data_watch(NULL);
             coxi_source_close(&source);
         }
     }

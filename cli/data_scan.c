@@ -239,7 +239,10 @@ int coxi_data_scan_open(const char *file, const struct coxi_data_input *input,
     int r = coxi_data_decoding(input, file, &scan->decoding);
     r = r == 0 ? choose_format(scan, view) : r;
     r = r == 0 ? coxi_source_open(file, &scan->source) : r;
-    r = r == 0 ? scan->source.kind->stat(scan->source.self, &mark) : r;
+    if (r == 0) {
+        coxi_data_watch(&scan->source);
+        r = scan->source.kind->stat(scan->source.self, &mark);
+    }
     if (r == 0) {
         r = coxi_stream_open(&scan->source, 0, &scan->pool, &coxi_data_interrupted,
                              &scan->stream);
@@ -312,5 +315,6 @@ void coxi_data_scan_close(struct coxi_data_scan *scan)
     coxi_rows_fini(&scan->rows);
     coxi_stream_close(&scan->stream);
     coxi_block_pool_fini(&scan->pool);
+    coxi_data_watch(NULL);
     coxi_source_close(&scan->source);
 }

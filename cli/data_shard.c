@@ -1,10 +1,12 @@
-/* coxswain data shard: many files become N, whose numbers of records differ by one at
- * most, shuffled in bounded memory (buckets.h). */
+/*
+ * coxswain data shard: many files become N, whose numbers of records differ by one at
+ * most, shuffled in bounded memory (buckets.h). They get their names when all are written,
+ * so a failure leaves an earlier set of files as it was.
+ */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/buckets.h"
 #include "cli/data_command.h"
@@ -12,6 +14,7 @@
 #include "cli/data_progress.h"
 #include "cli/data_scan.h"
 #include "common/error.h"
+#include "common/file.h"
 #include "common/rand.h"
 #include "data/name.h"
 
@@ -141,11 +144,24 @@ static uint64_t share(const struct shard *shard, uint64_t k)
     return shard->records / files + (k < shard->records % files);
 }
 
+/* The name of file `k`, and where it is until all are written. */
+static int name_file(const struct shard *shard, uint64_t k, char ret[PATH_MAX],
+                     char ret_new[PATH_MAX])
+{
+    int r = coxi_data_part_name(shard->out, k, (uint64_t)shard->config->files, ret);
+    if (r != 0) {
+        return r;
+    }
+    const char *slash = strrchr(ret, '/');
+    return coxi_path(ret_new, "%s/new-%s", coxi_buckets_dir(shard->buckets),
+                     slash != NULL ? slash + 1 : ret);
+}
+
 static int begin_file(struct shard *shard)
 {
+    char name[PATH_MAX];
     char path[PATH_MAX];
-    int r = coxi_data_part_name(shard->out, shard->files,
-                                (uint64_t)shard->config->files, path);
+    int r = name_file(shard, shard->files, name, path);
     if (r == 0) {
         r = coxi_data_output_open(
             path, shard->format, coxi_data_codec(shard->config->codec), &shard->output);
@@ -197,16 +213,19 @@ static int gather(struct shard *shard, uint64_t bytes)
     return r == COX_EEOF ? 0 : r;
 }
 
-/* After a failure: an incomplete set of files is worth nothing. */
-static void remove_files(const struct shard *shard)
+/* Gives all files their names. */
+static int name_files(const struct shard *shard)
 {
-    for (uint64_t i = 0; i < shard->files; i++) {
+    int r = coxi_data_check_interrupted();
+    for (uint64_t k = 0; r == 0 && k < shard->files; k++) {
+        char name[PATH_MAX];
         char path[PATH_MAX];
-        if (coxi_data_part_name(shard->out, i, (uint64_t)shard->config->files, path) ==
-            0) {
-            (void)unlink(path);
+        r = name_file(shard, k, name, path);
+        if (r == 0 && rename(path, name) != 0) {
+            r = coxi_error_errno(COX_EIO, "cannot write %s", name);
         }
     }
+    return r;
 }
 
 /* ---- all of it */
@@ -252,9 +271,7 @@ static int shard_files(struct shard *shard, char *const *files, size_t n)
     r = r == 0 ? gather(shard, bytes) : r;
     coxi_progress_clear(&shard->progress);
     coxi_data_output_abandon(shard->output);
-    if (r != 0) {
-        remove_files(shard);
-    }
+    r = r == 0 ? name_files(shard) : r;
     coxi_buckets_free(shard->buckets);
     free(shard->header);
     return r;

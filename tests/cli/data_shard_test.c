@@ -131,3 +131,31 @@ TEST(a_failed_shard_leaves_nothing)
     assert_int_equal(-1, access(coxi_test_path("none-00000.txt"), F_OK));
     data_prints("is read and written", 2, "shard", "--files=1", good, good);
 }
+
+TEST(a_failed_shard_leaves_an_earlier_set_as_it_was)
+{
+    static const char *const seeds[] = {"1", "2", "3", "4"};
+    enum { SMALL = 400, LARGE = 200000 };
+    char *text = malloc(SMALL * 2 + LARGE + 1);
+    assert_non_null(text);
+    char *at = text;
+    for (int i = 0; i < SMALL; i++) {
+        at = stpcpy(at, "x\n");
+    }
+    memset(at, 'y', LARGE);
+    at[LARGE] = '\0';
+    char *in = data_write("in.txt", text);
+    char *first = data_write("old-00000.txt", "old 0\n");
+    /* the record does not fit into memory: a failure after other records were written */
+    for (size_t i = 0; i < sizeof(seeds) / sizeof(*seeds); i++) {
+        data_prints("does not fit into memory", 1, "shard", "--files=100",
+                    "--memory=64K", "--seed", seeds[i], in, coxi_test_path("old.txt"));
+        size_t len;
+        char *old = coxi_test_read(first, &len);
+        assert_string_equal("old 0\n", old);
+        free(old);
+        assert_int_equal(-1, access(coxi_test_path("old-00001.txt"), F_OK));
+        assert_false(has_buckets(coxi_test_dir()));
+    }
+    free(text);
+}
