@@ -82,8 +82,8 @@ struct coxi_reader {
     pthread_cond_t may_take;            /* the user waits for it */
     bool fills COXI_GUARDED_BY(lock);   /* otherwise the thread waits */
     bool hurries COXI_GUARDED_BY(lock); /* the user takes what there is */
-    struct slot **
-        ready COXI_GUARDED_BY(lock); /* [n_slots]; from taken to filled, modulo */
+    /* [n_slots]: a queue from `taken` to `filled`, modulo; entries are guarded like these */
+    struct slot **ready;
     uint64_t filled COXI_GUARDED_BY(lock);
     uint64_t taken COXI_GUARDED_BY(lock);
     size_t bytes COXI_GUARDED_BY(lock); /* of ready slots */
