@@ -93,7 +93,7 @@ static void look(const struct coxi_source *file, uint64_t len)
 {
     struct coxi_file_index *index = NULL;
     struct coxi_file_index_entry entry;
-    if (coxi_file_index_open(file, &index) != 0 || index == NULL) {
+    if (coxi_file_index_open(file, &index, NULL) != 0 || index == NULL) {
         return;
     }
     for (uint64_t i = 0; i < ENTRIES_MAX; i++) {
