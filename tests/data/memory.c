@@ -13,10 +13,10 @@ static int memory_read(void *self, uint64_t offset, void *to, size_t len,
         memcpy(to, file->data + offset, n);
     } else {
         memset(to, 'x', n);
-        for (uint64_t at = file->line; at > 0 && at <= offset + n; at += file->line) {
-            if (at > offset) {
-                ((uint8_t *)to)[at - 1 - offset] = '\n';
-            }
+        uint64_t line = file->line;
+        uint64_t at = line > 0 ? offset / line * line + line : 0;
+        for (; at > 0 && at <= offset + n; at += line) {
+            ((uint8_t *)to)[at - 1 - offset] = '\n';
         }
     }
     file->changed_ns += file->changes_at > 0 && offset + n > file->changes_at;

@@ -57,6 +57,30 @@ TEST(a_reader_keeps_prefetch_and_two_batches)
     coxi_reader_close(reader);
 }
 
+TEST(tasks_of_a_byte_behind_4_gib_have_each_line_once)
+{
+    enum { LINE = 16, LINES = 3 };
+    const uint64_t far = (uint64_t)5 << 30;
+    struct memory_file file = {.len = far + 1000, .line = LINE};
+    struct records records = {0};
+    struct coxi_task task = records_task("file", COX_TEXT);
+    for (uint64_t at = far + 1; at <= far + (uint64_t)LINES * LINE; at++) {
+        task.begin = at;
+        task.end = at + 1;
+        records_read_file(&task, &file, &records);
+        assert_int_equal(COX_EEOF, records.code);
+    }
+    assert_int_equal(LINES, records.n);
+    task.begin = far + 999; /* within the last line, which has no newline */
+    task.end = UINT64_MAX;
+    records_read_file(&task, &file, &records);
+    assert_int_equal(LINES, records.n);
+    task.begin = far + 992; /* where it begins */
+    records_read_file(&task, &file, &records);
+    assert_int_equal(LINES + 1, records.n);
+    records_free(&records);
+}
+
 TEST(words_become_keys_and_lines_stay)
 {
     static const char *const expected[] = {
