@@ -24,8 +24,8 @@
 
 enum {
     FILE_ROWS = 100000,
-    QUEUE = 32, /* closures: what is left to do when the time of a turn is over */
-    TURNS = 4,  /* of each side in a round */
+    QUEUE = 8, /* closures: what is left to do when the time of a turn is over */
+    TURNS = 4, /* of each side in a round */
 };
 
 struct files {
