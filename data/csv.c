@@ -183,6 +183,17 @@ int coxi_csv_next(struct coxi_parser *parser, struct coxi_csv *csv,
     return r;
 }
 
+int coxi_csv_pass_mark(struct coxi_stream *stream)
+{
+    static const uint8_t mark[] = {0xef, 0xbb, 0xbf};
+    int r = coxi_stream_need(stream, sizeof(mark));
+    if (r == 0 && (size_t)(stream->end - stream->at) >= sizeof(mark) &&
+        memcmp(stream->at, mark, sizeof(mark)) == 0) {
+        coxi_stream_skip(stream, sizeof(mark));
+    }
+    return r;
+}
+
 int coxi_csv_check(struct coxi_csv *csv, const uint8_t *record, size_t len)
 {
     size_t at = 0;

@@ -41,6 +41,9 @@ struct coxi_csv {
 int coxi_csv_next(struct coxi_parser *parser, struct coxi_csv *csv,
                   struct coxi_line *ret, const char **reason);
 
+/* At a file's beginning: passes a byte order mark. */
+int coxi_csv_pass_mark(struct coxi_stream *stream);
+
 /* Whether the bytes are one record, and no part of one, in a file of records: lines end
  * within quotes only, and quotes do not stay open. COX_EFORMAT: the text says why not;
  * COX_ENOMEM. */

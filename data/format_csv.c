@@ -43,25 +43,13 @@ static int find_name(const struct coxi_parser *parser, const struct csv *csv,
                                    found == 0 ? "no" : "more than one", name);
 }
 
-/* Passes a byte order mark. */
-static int pass_mark(struct coxi_stream *stream)
-{
-    static const uint8_t mark[] = {0xef, 0xbb, 0xbf};
-    int r = coxi_stream_need(stream, sizeof(mark));
-    if (r == 0 && (size_t)(stream->end - stream->at) >= sizeof(mark) &&
-        memcmp(stream->at, mark, sizeof(mark)) == 0) {
-        coxi_stream_skip(stream, sizeof(mark));
-    }
-    return r;
-}
-
 /* Takes the header from a parser at the file's beginning. */
 static int take_header(struct coxi_parser *parser, struct csv *csv)
 {
     const struct coxi_decoding *decoding = parser->decoding;
     const char *reason;
     struct coxi_line line;
-    int r = pass_mark(parser->stream);
+    int r = coxi_csv_pass_mark(parser->stream);
     if (r != 0 || decoding->header == 0) {
         return r;
     }

@@ -27,12 +27,20 @@ static bool is_blank(const struct coxi_parser *parser, const struct cox_bytes *l
     return true;
 }
 
-/* In CSV, the lines of a record; of a malformed one its first line. */
+/* In CSV, the lines of a record. A malformed one is left out if bad records are; otherwise
+ * it is its first line, because lines are copied whatever they contain. */
 static int next_line(struct coxi_parser *parser, struct coxi_line *ret)
 {
+    if (parser->state == NULL) {
+        return coxi_line_next(parser, ret);
+    }
     const char *reason;
-    return parser->state != NULL ? coxi_csv_next(parser, parser->state, ret, &reason)
-                                 : coxi_line_next(parser, ret);
+    int r = coxi_csv_next(parser, parser->state, ret, &reason);
+    while (r == 0 && reason != NULL && parser->bad->leaves_out) {
+        r = coxi_bad_record(parser->bad, COX_EFORMAT, ret->offset, "%s", reason);
+        r = r == 0 ? coxi_csv_next(parser, parser->state, ret, &reason) : r;
+    }
+    return r;
 }
 
 static int lines_parse(struct coxi_parser *parser, struct coxi_rows *rows, size_t n)
@@ -71,7 +79,7 @@ static int lines_open(struct coxi_parser *parser)
         csv->separator = (uint8_t)parser->decoding->separator;
     }
     parser->state = csv;
-    return 0;
+    return csv != NULL && parser->begin == 0 ? coxi_csv_pass_mark(parser->stream) : 0;
 }
 
 static void lines_close(struct coxi_parser *parser)

@@ -138,6 +138,10 @@ TEST(lines_of_malformed_csv_are_those_that_steps_see)
 {
     char *path = data_write("a.csv", "1,\"x\"y\n2,a\n3,\"b\nc\"z\n\"4\",\"\n\"\n");
     data_prints("5 records", 0, "convert", path, coxi_test_path("a.recordio"));
+    data_prints("a.csv:0: text behind", 1, "verify", path);
+    data_prints("2 bad places, 3 other records", 1, "verify", path);
+    path = data_write("b.csv", "\xef\xbb\xbf\"a\nb\",2\n1,2\n");
+    data_prints("2 records", 0, "convert", path, coxi_test_path("a.recordio"));
 }
 
 TEST(lines_of_csv_keep_newlines_within_quotes)
