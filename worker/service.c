@@ -491,12 +491,12 @@ static void on_signal(void *arg, int signum)
     worker->signal = signum;
     /* a client that comes now would come in vain */
     coxi_server_dial_stop(worker->server);
-    /* First, so that nothing runs that the client sends after it was told. */
-    coxi_slots_close(worker->slots);
+    /* First, or the client would send others in the place of what is handed back. */
     coxi_lock(&worker->lock);
     worker->leaving = true;
     tell_leaving(worker);
     coxi_unlock(&worker->lock);
+    coxi_slots_close(worker->slots);
     worker->drain.data = worker;
     (void)uv_timer_init(coxi_loop_uv(worker->loop), &worker->drain);
     (void)uv_timer_start(&worker->drain, on_drain, 0, DRAIN_MS);

@@ -375,7 +375,9 @@ static void handle_answer(struct coxi_seat *seat, const struct answer *answer)
     const struct coxi_done_head *head = answer->head;
     struct coxi_closure *closure = find_ended(seat, head);
     if (closure != NULL) {
-        seat->average_us += 0.1 * (head->run_us + 0.5 - seat->average_us);
+        if (head->code == 0 || head->run_us > 0) {
+            coxi_seat_note_time(seat, head->run_us); /* its step has run */
+        }
         attempt_ended(seat, closure, answer);
     }
     if (answer->kept && (closure == NULL || coxi_kept_seat(closure) != seat ||

@@ -52,6 +52,13 @@ void coxi_seat_drop_collected(struct coxi_seat *seat)
 
 /* ---- how many closures it should have at hand */
 
+void coxi_seat_note_time(struct coxi_seat *seat, uint32_t run_us)
+{
+    double us = run_us + 0.5;
+    double weight = seat->average_us > 0 ? 0.1 : 1;
+    seat->average_us += weight * (us - seat->average_us);
+}
+
 void coxi_ways_note(struct coxi_ways *ways, const struct coxi_done *done)
 {
     uint64_t now_us = coxi_now_us();

@@ -89,6 +89,10 @@ void coxi_seat_let_go_second(struct coxi_seat *seat);
 
 /* ---- how many closures a worker should have at hand */
 
+/* A step of the worker has run for `run_us`. An attempt whose step never ran (it was
+ * handed back, or could not start) says nothing about the running time. */
+void coxi_seat_note_time(struct coxi_seat *seat, uint32_t run_us);
+
 /* Measures the ways with `done`, which the worker has just sent. */
 void coxi_ways_note(struct coxi_ways *ways, const struct coxi_done *done);
 

@@ -42,8 +42,18 @@ size_t fake_worker_expect(struct caller *caller, struct coxi_closure_head *ret)
 void fake_worker_answer(struct caller *caller, const struct coxi_closure_head *head,
                         int code)
 {
-    struct coxi_done_head done = {
-        .closure = head->closure, .attempt = head->attempt, .code = code};
-    struct coxi_message message = {.kind = COXI_DONE, .done = {&done, 1}};
+    fake_worker_answers(caller, head, 1, code);
+}
+
+void fake_worker_answers(struct caller *caller, const struct coxi_closure_head *heads,
+                         size_t n, int code)
+{
+    struct coxi_done_head done[16];
+    assert_true(n <= 16);
+    for (size_t i = 0; i < n; i++) {
+        done[i] = (struct coxi_done_head){
+            .closure = heads[i].closure, .attempt = heads[i].attempt, .code = code};
+    }
+    struct coxi_message message = {.kind = COXI_DONE, .done = {done, n}};
     caller_send(caller, &message, NULL, 0);
 }

@@ -23,4 +23,8 @@ size_t fake_worker_expect(struct caller *caller, struct coxi_closure_head *ret);
 void fake_worker_answer(struct caller *caller, const struct coxi_closure_head *head,
                         int code);
 
+/* The same for up to 16 closures, in one message. */
+void fake_worker_answers(struct caller *caller, const struct coxi_closure_head *heads,
+                         size_t n, int code);
+
 #endif

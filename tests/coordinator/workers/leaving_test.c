@@ -54,6 +54,47 @@ TEST(worker_that_leaves_gets_nothing_more_and_is_no_loss)
     yard_close(&yard);
 }
 
+/* Expects closures until there are `n` of them. */
+static void expect_closures(struct caller *caller, struct coxi_closure_head *ret,
+                            size_t n)
+{
+    size_t have = 0;
+    while (have < n) {
+        have += fake_worker_expect(caller, ret + have);
+    }
+    assert_int_equal(n, have);
+}
+
+/* A closure that is handed back took no time. If that counted as a very short step, the
+ * worker would get a thousand closures in advance. */
+TEST(closures_that_are_handed_back_do_not_count_as_short_ones)
+{
+    enum { MANY = 200, AT_HAND = 6 };
+    struct yard yard;
+    struct program berta;
+    struct coxi_closure_head heads[MANY + AT_HAND];
+    struct coxi_message leaving = {.kind = COXI_LEAVING};
+    yard_open(&yard, NULL);
+    struct caller *anna = fake_worker(&yard, "anna", 7, 0);
+    fake_worker_accept(anna, 0);
+    yard_count(&yard, MANY);
+    for (int round = 0; round < 3; round++) {
+        expect_closures(anna, heads, AT_HAND);
+        if (round == 2) {
+            caller_send(anna, &leaving, NULL, 0);
+        }
+        fake_worker_answers(anna, heads, AT_HAND, COX_ECANCELLED);
+    }
+    caller_expect_end(anna); /* it was sent no more than it was to have */
+    caller_close(anna);
+    yard_worker(&yard, &berta, "berta");
+    assert_code(0, cox_join(yard.crew.c, 8000));
+    assert_int_equal(MANY, crew_read(&yard.crew, yard.counter));
+    assert_int_equal(0, yard_stats(&yard).put_back);
+    yard_close(&yard);
+    yard_kill(&berta);
+}
+
 /* Closures that the worker has not answered run again, and no loss is counted. */
 TEST(worker_that_has_left_may_return_under_its_name)
 {
