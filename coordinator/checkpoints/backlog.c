@@ -212,7 +212,8 @@ static int note_datasets(struct collection *all, struct cox_coordinator *c)
     for (size_t i = 0; r == 0 && i < all->items.len / sizeof(*items); i++) {
         const struct coxi_closure *call = items[i].call;
         if (call != NULL &&
-            (call->state == COXI_DONE_OK || call->state == COXI_FAILED)) {
+            (call->state == COXI_DONE_OK || call->state == COXI_FAILED ||
+             call->state == COXI_CANCELLED)) {
             coxi_datasets_uncount(call, all->manifest);
         }
     }
@@ -291,12 +292,17 @@ static int check_losses(struct cox_coordinator *c,
 }
 
 /*
- * The end of the run settles every call with its error, also calls that have not run. A
- * client that resumed after a cursor would skip them, so no checkpoint is written from
- * then on.
+ * The end of the run settles every call with its error, also calls that have not run,
+ * and so does cox_close. A client that resumed after a cursor would skip them, or give
+ * out a task again of which a part is applied. So no checkpoint is written from then
+ * on.
  */
 static int check_run(struct cox_coordinator *c)
 {
+    if (c->phase.closing) {
+        return coxi_error(COX_ECLOSED, "the coordinator is being closed, which has "
+                                       "cancelled calls");
+    }
     coxi_lock(&c->lock);
     int r =
         c->life.fatal != 0 ? coxi_error(c->life.fatal, "%s", c->life.fatal_text) : 0;
