@@ -95,6 +95,14 @@ MUTATIONS = {
         ("coordinator", "coxi_recovery_let_go_held", BEGIN, "rec->held = NULL; return;")]),
     "26": ("a closure is done without its results", [
         ("coordinator/closures/voiding.c", "be_done", "closure->kept != NULL || is_nobodys(closure)", "1")]),
+    "28a": ("a checkpoint takes tasks under way for covered", [
+        ("coordinator/datasets", "is_covered", BEGIN, "return handout->closure != NULL;")]),
+    "28b": ("a checkpoint lists tasks of closures that it covers", [
+        ("coordinator/datasets", "is_covered", BEGIN, "return false;")]),
+    "28c": ("tasks of the backlog are not under way in the next client", [
+        ("coordinator/datasets", "coxi_datasets_adopt", BEGIN, "return 0;")]),
+    "29": ("a task of which a part is applied is given out again", [
+        ("coordinator/datasets", "leaves_trace", BEGIN, "return false;")]),
     "27": ("connections to a ps that was started anew are not closed", [
         ("net", "coxi_psc_follow", BEGIN, "return 0;")]),
 }

@@ -39,6 +39,10 @@ void sim_plan_make(uint64_t seed, uint32_t n_calls, struct sim_plan *ret)
     ret->speculates = one_in(&draw, 2);
     ret->brittle = sim_hash(seed, 1000) % 16 == 0;
     ret->rough = one_in(&draw, 2) ? 12 : 40;
+    if (sim_hash(seed, 2000) % 3 == 0) {
+        ret->n_tasks = 1 + (uint32_t)(sim_hash(seed, 2001) % (SIM_TASKS_MAX / 2));
+        ret->n_epochs = 1 + (uint32_t)(sim_hash(seed, 2002) % 2);
+    }
 }
 
 static bool straggles(const struct sim_plan *plan, uint32_t number)
@@ -68,6 +72,26 @@ void sim_plan_call(const struct sim_plan *plan, uint32_t number,
     }
     if (ret[SIM_ENDING] == SIM_FAILS_FLUSHED) {
         ret[SIM_AFTER] = ret[SIM_AFTER] != 0 ? ret[SIM_AFTER] : 1;
+    }
+}
+
+void sim_plan_task(const struct sim_plan *plan, uint32_t position,
+                   int64_t ret[SIM_ARGUMENTS])
+{
+    static const enum sim_ending endings[] = {SIM_FAILS, SIM_FAILS_FLUSHED, SIM_CRASHES,
+                                              SIM_FAILS_FIRST, SIM_FAILS_FIRST};
+    struct draw draw = {plan->seed ^ UINT64_C(0x6c62272e), (uint64_t)position << 16};
+    uint64_t all = (UINT64_C(1) << plan->n_ps) - 1;
+    memset(ret, 0, SIM_ARGUMENTS * sizeof(*ret));
+    ret[SIM_NUMBER] = (int64_t)position;
+    ret[SIM_MASK] = (int64_t)(1 + below(&draw, all));
+    ret[SIM_AFTER] = one_in(&draw, 3) ? (int64_t)(1 + below(&draw, all)) : 0;
+    ret[SIM_WORK_US] = (int64_t)below(&draw, one_in(&draw, 10) ? 20000 : 2000);
+    ret[SIM_ENDING] = one_in(&draw, 4)
+                          ? endings[below(&draw, sizeof(endings) / sizeof(*endings))]
+                          : SIM_OK;
+    if (ret[SIM_ENDING] == SIM_FAILS_FLUSHED && ret[SIM_AFTER] == 0) {
+        ret[SIM_AFTER] = 1;
     }
 }
 

@@ -9,7 +9,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { SIM_PS_MAX = 4, SIM_WORKERS_MAX = 4, SIM_CALLS_MAX = 400, SIM_SEGMENTS = 2 };
+enum {
+    SIM_PS_MAX = 4,
+    SIM_WORKERS_MAX = 4,
+    SIM_CALLS_MAX = 400,
+    SIM_SEGMENTS = 2,
+    SIM_TASKS_MAX = 32, /* of all epochs */
+};
 
 /* How a step ends. */
 enum sim_ending {
@@ -18,6 +24,7 @@ enum sim_ending {
     SIM_FAILS_FLUSHED, /* after its first segment was applied */
     SIM_CRASHES,       /* its first attempt crashes its process */
     SIM_BRITTLE,       /* later attempts fail, also in a replay, in the first lives */
+    SIM_FAILS_FIRST,   /* of a task: its first closure fails, the next one does not */
 };
 
 /* The argument "plan" of a step, as I64. */
@@ -62,12 +69,18 @@ struct sim_plan {
     uint64_t every_closures;
     bool speculates;
     bool checkpoints;
-    bool brittle;   /* some calls are: a replay may fail, which ends the run */
+    bool brittle;     /* some calls are: a replay may fail, which ends the run */
+    uint32_t n_tasks; /* of an epoch of the data set; 0: there is none */
+    uint32_t n_epochs;
     uint32_t rough; /* actions and unusual endings come once in this many calls */
 };
 
 void sim_plan_make(uint64_t seed, uint32_t n_calls, struct sim_plan *ret);
 void sim_plan_call(const struct sim_plan *plan, uint32_t number,
+                   int64_t ret[SIM_ARGUMENTS]);
+
+/* The same for the task at a position of the data set. */
+void sim_plan_task(const struct sim_plan *plan, uint32_t position,
                    int64_t ret[SIM_ARGUMENTS]);
 unsigned sim_plan_actions(const struct sim_plan *plan, uint32_t number);
 

@@ -15,6 +15,7 @@
 #include "tests/sim/steps.h"
 #include "tests/sim/storm.h"
 #include "tests/sim/stranger.h"
+#include "tests/sim/tasks.h"
 #include "tests/sim/trace.h"
 
 enum { LIVES_MAX = 40, CLOSE_MS = 10000, CANCEL_BACK = 6 };
@@ -33,6 +34,7 @@ struct program {
     struct cox_variable *marks[SIM_PS_MAX]; /* the call before which they were set */
     int64_t marked;
     struct cox_table *rows;
+    struct sim_tasks tasks;
     struct cox_future *futures[SIM_CALLS_MAX];
     uint32_t oldest; /* the first call whose future is held */
     uint32_t next;   /* call to be scheduled */
@@ -223,6 +225,7 @@ static void load_steps(struct program *p)
     struct cox_module *module = NULL;
     check(p, "cox_module_load", cox_module_load(p->c, SIM_MODULE_PATH, &module));
     check(p, "cox_function_get", cox_function_get(module, "count", &p->count));
+    check(p, "a data set", sim_tasks_create(&p->tasks, p->c, module));
 }
 
 static void go_on(struct program *p)
@@ -292,6 +295,7 @@ static void compare(struct program *p, bool joined, const char *when)
     read_all(p);
     if (!is_replaced(p)) {
         sim_ledger_check(&p->found, p->next, joined, when);
+        check(p, "a look at the tasks", sim_tasks_check(&p->tasks, when));
     }
 }
 
@@ -503,7 +507,9 @@ static void run_calls(struct program *p)
             settle_until(p, p->oldest + 1, -1);
         }
         schedule(p);
+        check(p, "cox_schedule_next", sim_tasks_give(&p->tasks, p->next));
     }
+    check(p, "cox_schedule_next", sim_tasks_finish(&p->tasks));
     settle_until(p, p->next, -1);
     join(p);
 }

@@ -1,4 +1,4 @@
-/* See steps.h. The module's file has no content. This file provides its one step, in
+/* See steps.h. The module's file has no content. This This file provides its steps, in
  * place of the inspection in common/module.c and of worker/modules.c. */
 #include "tests/sim/steps.h"
 
@@ -15,6 +15,7 @@
 #include "tests/sim/plan.h"
 #include "tests/sim/program.h"
 #include "tests/sim/sched.h"
+#include "tests/sim/tasks.h"
 #include "tests/sim/trace.h"
 #include "worker/culprit.h"
 #include "worker/modules.h"
@@ -171,7 +172,56 @@ static int count(struct cox_step *step)
     return r != 0 ? r : cox_step_return(step, &number);
 }
 
+/* ---- the step of a task */
+
+static int add_task(struct cox_step *step, const int64_t *of, uint32_t segment)
+{
+    int64_t mask = of[segment == 0 ? SIM_MASK : SIM_AFTER];
+    int r = 0;
+    for (uint32_t ps = 0; r == 0 && ps < SIM_PS_MAX; ps++) {
+        if ((mask >> ps & 1) != 0) {
+            r = add_to(step, "t", ps,
+                       (uint64_t)of[SIM_NUMBER] * SIM_SEGMENTS + segment);
+        }
+    }
+    return r;
+}
+
+static int count_task(struct cox_step *step)
+{
+    int64_t of[SIM_ARGUMENTS];
+    uint32_t failures;
+    sim_tasks_look(step, of, &failures);
+    bool fails = of[SIM_ENDING] == SIM_FAILS ||
+                 (of[SIM_ENDING] == SIM_FAILS_FIRST && failures == 0);
+    if (!spend(step, of[SIM_WORK_US])) {
+        return cox_step_fail(step, 2, "it is not wanted any more");
+    }
+    int r = add_task(step, of, 0);
+    if (r == 0 && fails) {
+        return cox_step_fail(step, 1, "it was to fail");
+    }
+    if (r == 0 && of[SIM_AFTER] != 0) {
+        r = cox_step_flush(step);
+        if (r == 0 && of[SIM_ENDING] == SIM_FAILS_FLUSHED) {
+            return cox_step_fail(step, 1, "it was to fail after its flush");
+        }
+        r = r != 0 ? r : add_task(step, of, 1);
+    }
+    if (r == 0 && of[SIM_ENDING] == SIM_CRASHES && cox_step_attempt(step) == 1) {
+        crash();
+    }
+    return r;
+}
+
 /* ---- the module */
+
+static const struct {
+    const char *name;
+    int (*run)(struct cox_step *step);
+} steps[] = {{"count", count}, {"count_task", count_task}};
+
+enum { STEPS = sizeof(steps) / sizeof(*steps) };
 
 void sim_steps_begin(void)
 {
@@ -184,8 +234,10 @@ int __wrap_coxi_module_inspect(const void *bytes, size_t len, const char *path,
     (void)bytes;
     (void)len;
     (void)path;
-    ret->n_steps = 1;
-    (void)snprintf(ret->names[0], sizeof(ret->names[0]), "count");
+    ret->n_steps = STEPS;
+    for (size_t i = 0; i < STEPS; i++) {
+        (void)snprintf(ret->names[i], sizeof(ret->names[i]), "%s", steps[i].name);
+    }
     return 0;
 }
 
@@ -200,10 +252,13 @@ int coxi_module_load(const struct coxi_module_rules *rules,
         free(module);
         return coxi_error(COX_ENOENT, "module %s is not here", shipped->name);
     }
-    module->functions = calloc(1, sizeof(*module->functions));
-    module->n_functions = 1;
-    (void)snprintf(module->functions->name, sizeof(module->functions->name), "count");
-    module->functions->run = count;
+    module->functions = calloc(STEPS, sizeof(*module->functions));
+    module->n_functions = STEPS;
+    for (size_t i = 0; i < STEPS; i++) {
+        struct coxi_function *function = &module->functions[i];
+        (void)snprintf(function->name, sizeof(function->name), "%s", steps[i].name);
+        function->run = steps[i].run;
+    }
     *ret = module;
     return 0;
 }

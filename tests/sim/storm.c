@@ -19,6 +19,7 @@
 #include "tests/sim/sched.h"
 #include "tests/sim/steps.h"
 #include "tests/sim/stranger.h"
+#include "tests/sim/tasks.h"
 #include "tests/sim/trace.h"
 #include "tests/sim/traps.h"
 #include "tests/sim/uv.h"
@@ -310,6 +311,7 @@ void sim_storm_run(uint64_t seed, uint32_t n_calls, struct sim_storm_result *ret
     sim_stranger_begin();
     sim_plan_make(seed, n_calls, &plan);
     sim_ledger_begin(&plan);
+    sim_tasks_begin(&plan);
     n_left = plan.n_faults;
     n_done = 0;
     sim_nodes_begin(&plan);

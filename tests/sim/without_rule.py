@@ -13,7 +13,7 @@ libraries' when the simulator is linked again. Prints a line of Markdown for eac
 import argparse, json, os, re, shlex, subprocess, sys, tempfile
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
-FOLDERS = ("common", "net", "checkpoint", "ps", "worker", "cluster", "coordinator")
+FOLDERS = ("common", "data", "net", "checkpoint", "ps", "worker", "cluster", "coordinator")
 
 
 def sources():
