@@ -2,6 +2,8 @@
  * Case `queue`: the tasks of a data set of 1,000,000 tasks, in random order.
  *
  *   hand_outs       a task is taken, packed for its closure, and over; no coordinator
+ *   returns         a task of 900,000 that are under way comes back, in random order, and
+ *                   is taken again
  *   task_memory     bytes of memory for a task under way, with its packed form
  *   manifest_time   what the progress in a manifest takes, in per cent of the time in
  *                   which that many tasks are handed out, with a checkpoint every second
@@ -26,6 +28,7 @@
 
 enum {
     TASKS = 1000000,
+    RETURNED = 900000,
     TASK_BYTES = 65536,
     UNDER_WAY = 1024,
     BATCH = 20000,
@@ -62,7 +65,7 @@ static void queue_open(const struct bench *bench, struct queue *ret)
 static struct coxi_handout *hand_out(struct queue *queue, struct coxi_buffer *packed)
 {
     struct coxi_handout *handout = coxi_tasks_take(
-        &queue->tasks, UINT64_MAX, calloc(1, sizeof(struct coxi_handout)));
+        &queue->tasks, UINT64_MAX, 0, calloc(1, sizeof(struct coxi_handout)));
     if (handout == NULL) {
         bench_die("out of tasks");
     }
@@ -123,6 +126,48 @@ static void measure_hand_outs(struct bench *bench, struct queue *queue)
         m.baseline[m.n_rounds] = 200000;
         m.value[m.n_rounds].value = hand_outs(queue, bench->seconds / BENCH_ROUNDS);
     }
+    bench_report(bench, "queue", &m);
+}
+
+/* Takes RETURNED tasks, returns them in random order, and takes them again; tasks a
+ * second that are returned and taken again. */
+static double returns(struct coxi_handout **all)
+{
+    struct coxi_tasks tasks;
+    bench_check(coxi_tasks_init(&tasks, TASKS, 1), "tasks");
+    for (size_t i = 0; i < RETURNED; i++) {
+        all[i] = coxi_tasks_take(&tasks, UINT64_MAX, 0, calloc(1, sizeof(**all)));
+    }
+    double start = bench_now();
+    for (size_t i = 0; i < RETURNED; i++) {
+        coxi_tasks_return(&tasks, all[coxi_order(RETURNED, 1, 0, i)], 0);
+    }
+    for (size_t i = 0; i < RETURNED; i++) {
+        all[i] = coxi_tasks_take(&tasks, UINT64_MAX, 0, NULL);
+    }
+    double took = bench_now() - start;
+    for (size_t i = 0; i < RETURNED; i++) {
+        coxi_tasks_over(&tasks, all[i]);
+        free(all[i]);
+    }
+    return RETURNED / took;
+}
+
+static void measure_returns(struct bench *bench)
+{
+    struct coxi_handout **all = calloc(RETURNED, sizeof(struct coxi_handout *));
+    struct bench_measurement m = {.name = "returns",
+                                  .params = "{\"tasks\":900000}",
+                                  .unit = "1/s",
+                                  .baseline_name = "what it must reach"};
+    if (all == NULL) {
+        bench_die("out of memory");
+    }
+    for (; m.n_rounds < BENCH_ROUNDS; m.n_rounds++) {
+        m.baseline[m.n_rounds] = 200000;
+        m.value[m.n_rounds].value = returns(all);
+    }
+    free(all);
     bench_report(bench, "queue", &m);
 }
 
@@ -200,7 +245,7 @@ static void measure_manifest(struct bench *bench, struct queue *queue)
         (void)hand_outs(queue, 0);
     }
     for (size_t i = 0; i < LATE; i++) {
-        coxi_tasks_return(&queue->tasks, late[i]);
+        coxi_tasks_return(&queue->tasks, late[i], 0);
     }
     const char *params = "{\"tasks\":1000000,\"returned\":100}";
     struct bench_measurement time = {.name = "manifest_time",
@@ -284,6 +329,7 @@ void bench_queue(struct bench *bench)
     struct queue queue;
     queue_open(bench, &queue);
     measure_hand_outs(bench, &queue);
+    measure_returns(bench);
     measure_memory(bench, &queue);
     measure_manifest(bench, &queue);
     coxi_tasks_fini(&queue.tasks);

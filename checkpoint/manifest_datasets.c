@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,6 @@
 #include "coxswain/types.h"
 
 enum {
-    DATASETS_MAX = 4096,
     MARKS_MAX = 65536,
     RANGES_MAX = 1 << 20,
     SPEC_MAX = 1 << 20,
@@ -260,7 +260,13 @@ static bool read_dataset(const json_t *json, struct coxi_manifest_dataset *datas
     COUNTS(GET)
 #undef GET
     dataset->epochs = dataset->epochs == 0 ? UINT64_MAX : dataset->epochs;
-    dataset->code = (int)json_integer_value(code);
+    json_int_t first = json_integer_value(code);
+    /* a task that has failed has a code: calls return it */
+    if (first > 0 || first < INT_MIN ||
+        (first == 0 && dataset->failed + dataset->skipped > 0)) {
+        return false;
+    }
+    dataset->code = (int)first;
     dataset->name = strdup(name);
     dataset->failure = *failure != '\0' ? strdup(failure) : NULL;
     return dataset->name != NULL && (*failure == '\0' || dataset->failure != NULL) &&
@@ -276,7 +282,7 @@ bool coxi_manifest_datasets_read(const json_t *array,
     if (array == NULL) {
         return true;
     }
-    if (!json_is_array(array) || n > DATASETS_MAX) {
+    if (!json_is_array(array) || n > COXI_DATASETS_MAX) {
         return false;
     }
     struct coxi_manifest_datasets datasets = {calloc(n + 1, sizeof(*datasets.all)), 0};

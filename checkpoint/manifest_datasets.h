@@ -9,7 +9,8 @@
  *   next      position of the first task that no covered closure has
  *   again     tasks below it that are to be given out again: "FIRST-LAST FAILURES"
  *   done, failed, skipped, retries, records, bad_records, bytes    counts
- *   code, failure   of the first task that failed or was skipped; 0, "": none
+ *   code, failure   of the first task that failed or was skipped, or bad record; 0,
+ *             "": none
  *
  * Any thread.
  */
@@ -21,6 +22,8 @@
 #include <stdint.h>
 
 struct json_t;
+
+enum { COXI_DATASETS_MAX = 4096 };
 
 /* Consecutive tasks with an equal number of failures. */
 struct coxi_manifest_range {

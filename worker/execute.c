@@ -199,7 +199,8 @@ static void explain(struct coxi_attempt *attempt, const char *why)
  * that did not succeed because a ps is lost, or because a resource is missing, has not
  * failed. A gradient that is not finite has a code of its own, too. The returned number
  * says nothing about these, because a step may return any number. The same holds for a
- * task that cannot be read.
+ * task that cannot be read; a record that is longer than readers take is COX_EFORMAT,
+ * because COX_ELIMIT says that there was no room for what a step did.
  */
 static void judge(struct coxi_attempt *attempt, int returned)
 {
@@ -220,7 +221,7 @@ static void judge(struct coxi_attempt *attempt, int returned)
     if (attempt->lost == 0 &&
         (attempt->broken == COX_ENONFINITE ||
          (attempt->unread != 0 && attempt->broken == attempt->unread))) {
-        attempt->code = attempt->broken;
+        attempt->code = attempt->broken == COX_ELIMIT ? COX_EFORMAT : attempt->broken;
         explain(attempt, attempt->broken_text);
         return;
     }

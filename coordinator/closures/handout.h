@@ -17,18 +17,28 @@ struct coxi_worker;
 struct coxi_handout {
     struct cox_dataset *dataset;
     struct coxi_closure *closure; /* NULL: not scheduled yet */
+    /* given out for the first time: its neighbours in a list; otherwise its subtrees
+     * (coordinator/datasets/positions.h) */
     struct coxi_handout *next;
     struct coxi_handout *prev;
     uint64_t position;
-    uint64_t bytes;    /* of its file */
-    uint32_t failures; /* of earlier closures with this task */
-
-    /* ---- what the last attempt that was done has told; loop */
-    uint32_t run_us;
-    uint64_t records;
-    uint32_t bad_records; /* UINT32_MAX: or more */
-
+    union {
+        struct {
+            uint64_t due_ms;      /* not given out again before */
+            uint64_t earliest_ms; /* the least due_ms of its subtrees and its own */
+        } waiting;
+        struct {
+            uint64_t bytes;   /* of its file */
+            uint64_t records; /* told by the last attempt that was done; loop */
+        };
+    };
+    uint32_t run_us;      /* the same */
+    uint32_t bad_records; /* the same; UINT32_MAX: or more */
+    uint32_t failures;    /* of earlier closures with this task */
+    /* how often a closure with this task could not run, or its commit had no room */
+    uint8_t mishaps;
     bool again; /* it is not given out for the first time */
+    bool waits; /* otherwise it is under way */
 };
 
 /* Set once, before the loop runs. Loop. */

@@ -32,6 +32,7 @@ static void watch_own(struct coxi_seat *seat, uint64_t now)
     } else if (seat->wanted_since_ms == 0) {
         seat->wanted_since_ms = now;
     } else if (now - seat->wanted_since_ms > (uint64_t)coxi_losses_wait_ms(c)) {
+        seat->wanted_since_ms = 0; /* closures that come now wait as long */
         char text[COXI_TEXT_MAX];
         coxi_closures_leave_home(seat);
         (void)snprintf(
@@ -50,6 +51,7 @@ static void watch_all(struct cox_coordinator *c, bool any_ready, uint64_t now)
     } else if (c->closures->idle_since_ms == 0) {
         c->closures->idle_since_ms = now;
     } else if (now - c->closures->idle_since_ms > (uint64_t)coxi_losses_wait_ms(c)) {
+        c->closures->idle_since_ms = 0; /* closures that come now wait as long */
         char text[COXI_TEXT_MAX + 64];
         coxi_lock(&c->lock);
         (void)snprintf(text, sizeof(text), "no worker for %d ms; the last: %s",

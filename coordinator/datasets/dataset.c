@@ -104,6 +104,7 @@ static int own_spec(const struct coxi_spec *spec, struct coxi_dataset_parts *par
         parts->spec.prefetch = spec->prefetch;
         parts->spec.failures_max = spec->failures_max;
         parts->spec.timeout_floor_ms = spec->timeout_floor_ms;
+        parts->spec.failed_max = spec->failed_max;
     }
     return r;
 }
@@ -151,10 +152,24 @@ static int attach(struct cox_dataset *found, const struct coxi_dataset_parts *wa
     found->spec.prefetch = wanted->spec.prefetch;
     found->spec.failures_max = wanted->spec.failures_max;
     found->spec.timeout_floor_ms = wanted->spec.timeout_floor_ms;
+    found->spec.failed_max = wanted->spec.failed_max;
     found->files = *files;
     *files = (struct coxi_files){0};
     found->created = true;
     return 0;
+}
+
+/* A manifest with more could not be read. */
+static int check_number(const struct cox_coordinator *c) COXI_REQUIRES_C_LOCK
+{
+    size_t n = 0;
+    for (const struct cox_dataset *dataset = c->datasets; dataset != NULL;
+         dataset = dataset->next) {
+        n++;
+    }
+    return n < COXI_DATASETS_MAX
+               ? 0
+               : coxi_error(COX_ELIMIT, "more than %d data sets", COXI_DATASETS_MAX);
 }
 
 /* Takes files and parts on success. */
@@ -171,7 +186,8 @@ static int add(struct cox_coordinator *c, struct coxi_dataset_parts *parts,
         r = attach(found, parts, files);
         made = found;
     } else if (r == 0) {
-        r = coxi_dataset_make(c, parts, &made);
+        r = check_number(c);
+        r = r == 0 ? coxi_dataset_make(c, parts, &made) : r;
         if (r == 0) {
             made->files = *files;
             *files = (struct coxi_files){0};

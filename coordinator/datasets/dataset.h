@@ -5,6 +5,7 @@
  *   spec.c      checks and compares their specs
  *   marks.c     notices other files, and files that have changed
  *   tasks.c     knows which tasks are to be given out, under way, or over
+ *   positions.c those of them that are not given out for the first time
  *   next.c      gives tasks out to closures
  *   outcome.c   what the end of such a closure means for its task
  *   saved.c     data sets in checkpoints
@@ -46,6 +47,12 @@ struct coxi_untold_tasks {
     char text[COXI_TEXT_MAX];
 };
 
+/* Why the data set gives out no more tasks. */
+struct coxi_halt {
+    int code; /* of the last task that has failed; 0: it goes on */
+    char text[COXI_TEXT_MAX];
+};
+
 struct cox_dataset {
     struct cox_coordinator *c;
     struct cox_dataset *next; /* of the coordinator; guarded by c->lock */
@@ -71,6 +78,10 @@ struct cox_dataset {
     uint64_t epochs_over;               /* of which an event has told */
     struct cox_dataset_progress counts; /* those that only grow */
     struct coxi_untold_tasks untold;
+    uint64_t failing_epoch; /* the last one in which a task has failed for good */
+    uint64_t n_failed;      /* tasks that have, since that epoch's first */
+    struct coxi_halt halt;
+    bool lacks_worker;   /* a task came back because no worker was there for it */
     char *first_failure; /* NULL: none */
     int first_code;
     double average_us; /* of the tasks that are done, moving */

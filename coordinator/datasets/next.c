@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/clock.h"
 #include "common/dtype.h"
 #include "common/error.h"
 #include "common/sync.h"
@@ -18,6 +19,7 @@
 #include "coordinator/base/packing.h"
 #include "coordinator/closures/schedule.h"
 #include "coordinator/datasets/dataset.h"
+#include "coordinator/workers/workers.h"
 #include "data/task.h"
 
 /* length of one wait; then the caller checks again */
@@ -51,46 +53,80 @@ static int tell_failures(struct cox_dataset *dataset, int r) COXI_REQUIRES_C_LOC
                       untold->text);
 }
 
-/* Waits until a task is over or to be given out again. */
+/* True while it is pointless to give out a task that only waits for a worker again. */
+static bool lacks_worker(struct cox_dataset *dataset) COXI_REQUIRES_C_LOCK
+{
+    const struct cox_coordinator *c = dataset->c;
+    dataset->lacks_worker =
+        dataset->lacks_worker && c->options.keep_going && c->workers->n_ready == 0;
+    return dataset->lacks_worker;
+}
+
+/* Waits until a task is over or to be given out again, or a worker comes. */
 static void wait_for_task(const struct giving *giving) COXI_REQUIRES_C_LOCK
 {
+    struct cox_dataset *dataset = giving->dataset;
     struct cox_coordinator *c = giving->c;
-    const struct coxi_tasks *tasks = &giving->dataset->tasks;
-    struct timespec slice = coxi_deadline(SLICE_MS);
-    coxi_call_why_locked(c, "%zu task%s of data set '%s' are under way, and may fail",
-                         tasks->fresh.n + tasks->again.n,
-                         coxi_s(tasks->fresh.n + tasks->again.n),
-                         giving->dataset->name);
-    (void)coxi_wait_until(&c->life.room, &c->lock, &slice);
+    const struct coxi_tasks *tasks = &dataset->tasks;
+    size_t n = coxi_tasks_under_way(tasks);
+    bool lacks = lacks_worker(dataset);
+    uint64_t due_ms = coxi_positions_next_due(&tasks->waiting, giving->limit);
+    struct timespec slice =
+        coxi_deadline(lacks ? SLICE_MS : coxi_left_ms(due_ms, SLICE_MS));
+    if (lacks) {
+        coxi_call_why_locked(c, "no worker is ready; the last: %.300s",
+                             c->workers->text);
+    } else if (due_ms != COXI_NEVER_DUE) {
+        coxi_call_why_locked(c, "tasks of data set '%s' rest after failures: %zu",
+                             dataset->name, tasks->waiting.n);
+    } else {
+        coxi_call_why_locked(c,
+                             "%zu task%s of data set '%s' are under way, and may fail",
+                             n, coxi_s(n), dataset->name);
+    }
+    (void)coxi_wait_until(lacks ? &c->life.changed : &c->life.room, &c->lock, &slice);
 }
 
 /*
- * Takes a task below the limit; waits for one while any is under way there. Takes
- * `spare` if it returns that. COX_EEOF: all are over, or the error of
+ * Finds a task below the limit that can be given out now; NULL: there is none, but one
+ * may come. Takes `spare` if it returns that. COX_EEOF: all are over, or the error of
  * tell_failures.
  */
+static int find(const struct giving *giving, struct coxi_handout *spare,
+                struct coxi_handout **ret) COXI_REQUIRES_C_LOCK
+{
+    struct cox_dataset *dataset = giving->dataset;
+    struct coxi_tasks *tasks = &dataset->tasks;
+    uint64_t limit = giving->limit < tasks->end ? giving->limit : tasks->end;
+    if (dataset->halt.code != 0) {
+        return coxi_error(dataset->halt.code, "%s", dataset->halt.text);
+    }
+    if (!lacks_worker(dataset)) {
+        *ret = coxi_tasks_take(tasks, limit, coxi_now_ms(), spare);
+    }
+    if (*ret == NULL && coxi_tasks_floor(tasks) >= limit) {
+        return tell_failures(
+            dataset,
+            coxi_error(COX_EEOF, "every task of data set '%s' is over", dataset->name));
+    }
+    return 0;
+}
+
+/* Takes a task; waits for one while any may come. Errors: those of find. */
 static int take(const struct giving *giving, struct coxi_handout *spare,
                 struct coxi_handout **ret) COXI_REQUIRES_C_LOCK
 {
-    struct coxi_tasks *tasks = &giving->dataset->tasks;
+    struct coxi_handout *taken = NULL;
     int r = coxi_check_alive_locked(giving->c);
-    struct coxi_handout *taken =
-        r == 0 ? coxi_tasks_take(tasks, giving->limit, spare) : NULL;
+    r = r == 0 ? find(giving, spare, &taken) : r;
     while (r == 0 && taken == NULL) {
-        uint64_t limit = giving->limit < tasks->end ? giving->limit : tasks->end;
-        if (coxi_tasks_floor(tasks) >= limit) {
-            return tell_failures(giving->dataset,
-                                 coxi_error(COX_EEOF,
-                                            "every task of data set '%s' is over",
-                                            giving->dataset->name));
-        }
         /* a failure elsewhere, or work of an older client, may be what it waits for */
         r = coxi_schedule_check(giving->c);
-        taken = r == 0 ? coxi_tasks_take(tasks, giving->limit, spare) : NULL;
-        if (r == 0 && taken == NULL && coxi_tasks_floor(tasks) < limit) {
+        r = r == 0 ? find(giving, spare, &taken) : r;
+        if (r == 0 && taken == NULL) {
             wait_for_task(giving);
             r = coxi_check_alive_locked(giving->c);
-            taken = r == 0 ? coxi_tasks_take(tasks, giving->limit, spare) : NULL;
+            r = r == 0 ? find(giving, spare, &taken) : r;
         }
     }
     *ret = taken;

@@ -1,12 +1,17 @@
 /*
  * What the end of a closure means for its task: see dataset.h.
  *
- *   done               over, and counted
- *   cancelled, or no worker was there    to be given out again
- *   failed, and nothing of it is applied to be given out again, failures_max times;
- *                      COX_BAD_SKIP_TASK and a damaged file: skipped
- *   failed, and a part of it is or may be applied    failed: another closure would
- *                      count that part twice
+ *   done                             over, and counted
+ *   cancelled, or no worker was there
+ *                                    to be given out again
+ *   its step could not run, or its commit had no room
+ *                                    to be given out again after a rest
+ *   failed, and nothing of it is applied
+ *                                    the same, failures_max times; COX_BAD_SKIP_TASK
+ *                                    and a damaged file: skipped
+ *   failed, and a part of it is or may be applied
+ *                                    failed: another closure would count that part
+ *                                    twice
  *
  * Errors of these closures are not errors of the run (settle.c), except that there is
  * no worker.
@@ -31,7 +36,13 @@
 #include "data/name.h"
 #include "data/task.h"
 
-enum outcome { DONE, GIVEN_BACK, TRIED_AGAIN, FAILED, SKIPPED };
+enum outcome { DONE, GIVEN_BACK, NOT_TRIED, TRIED_AGAIN, FAILED, SKIPPED };
+
+enum {
+    REST_FIRST_MS = 100,
+    REST_MAX_MS = 10000,
+    MISHAPS_MAX = 64, /* about 9 minutes of rests; then the task has failed */
+};
 
 /* True if a part of the failed closure is applied, or may be. */
 static bool leaves_trace(const struct coxi_closure *closure)
@@ -47,6 +58,15 @@ static bool is_elsewhere(const struct coxi_closure *closure)
     int code = closure->future.code;
     return closure->state == COXI_CANCELLED || code == COX_ENOWORKER ||
            code == COX_EPSLOST || code == COX_EFENCED || code == COX_ECLOSED;
+}
+
+/* True if the error is that something was missing, or had no room. Whoever reads a
+ * record that is too long says COX_EFORMAT. */
+static bool is_mishap(const struct coxi_closure *closure)
+{
+    int code = closure->future.code;
+    return code == COX_ENOTREADY || code == COX_EAGAIN || code == COX_ELIMIT ||
+           code == COX_ENOMEM || code == COX_EMODULE;
 }
 
 static bool is_damaged(const struct coxi_closure *closure)
@@ -70,7 +90,17 @@ static enum outcome outcome_of(const struct coxi_closure *closure,
     if (spec->decoding.on_bad_record == COX_BAD_SKIP_TASK && is_damaged(closure)) {
         return SKIPPED;
     }
+    if (is_mishap(closure)) {
+        return handout->mishaps < MISHAPS_MAX ? NOT_TRIED : FAILED;
+    }
     return handout->failures + 1 < spec->failures_max ? TRIED_AGAIN : FAILED;
+}
+
+/* When a task may be given out again, of which `n` closures have failed. */
+static uint64_t due_after(uint32_t n)
+{
+    uint64_t rest_ms = (uint64_t)REST_FIRST_MS << (n < 8 ? n - 1 : 7);
+    return coxi_now_ms() + (rest_ms < REST_MAX_MS ? rest_ms : REST_MAX_MS);
 }
 
 /* ---- texts */
@@ -132,6 +162,27 @@ static void note_first(struct cox_dataset *dataset, int code,
 
 /* ---- the end of a task */
 
+/* A task has failed for good. If too many of its epoch have, the data set ends. */
+static void note_failed(struct cox_dataset *dataset, uint64_t position, int code,
+                        const char *text) COXI_REQUIRES_C_LOCK
+{
+    uint64_t epoch = position / dataset->tasks.n;
+    if (epoch > dataset->failing_epoch) {
+        dataset->failing_epoch = epoch;
+        dataset->n_failed = 0;
+    }
+    dataset->n_failed++;
+    if (dataset->n_failed == dataset->spec.failed_max && dataset->halt.code == 0) {
+        dataset->halt.code = code;
+        (void)snprintf(dataset->halt.text, sizeof(dataset->halt.text),
+                       "epoch %" PRIu64 " of data set '%s' has ended early, because "
+                       "%" PRIu64 " of its tasks ha%s failed (failed_max); the last: "
+                       "%.300s",
+                       epoch, dataset->name, dataset->n_failed,
+                       dataset->n_failed == 1 ? "s" : "ve", text);
+    }
+}
+
 /* The task is over without having been done. */
 static void give_up(struct cox_dataset *dataset, const struct coxi_closure *closure,
                     bool skipped, const char *text) COXI_REQUIRES_C_LOCK
@@ -147,6 +198,9 @@ static void give_up(struct cox_dataset *dataset, const struct coxi_closure *clos
     dataset->counts.skipped += skipped;
     dataset->counts.failed += !skipped;
     note_first(dataset, code, text);
+    if (!skipped) {
+        note_failed(dataset, closure->task->position, code, text);
+    }
     coxi_event(dataset->c, COX_EVENT_TASK_FAILED,
                COXI_OF(.closure = closure->future.id, .error = code),
                "a task of data set '%s' %s: %.350s", dataset->name,
@@ -167,16 +221,30 @@ static void note_done(struct cox_dataset *dataset,
     coxi_pace_add(&dataset->pace, coxi_now_ms(), handout->records);
 }
 
-static void note_retry(struct cox_dataset *dataset, const struct coxi_closure *closure,
-                       const struct coxi_handout *handout,
-                       const char *text) COXI_REQUIRES_C_LOCK
+/* It is tried again after a rest. */
+static void retry(struct cox_dataset *dataset, const struct coxi_closure *closure,
+                  struct coxi_handout *handout, const char *text) COXI_REQUIRES_C_LOCK
 {
+    handout->failures++;
     dataset->counts.retries++;
+    coxi_tasks_return(&dataset->tasks, handout, due_after(handout->failures));
     coxi_event(dataset->c, COX_EVENT_TASK_RETRIED,
                COXI_OF(.closure = closure->future.id, .error = closure->future.code),
                "a task of data set '%s' failed, %" PRIu32 " of %" PRIu32
                " times, and is tried again: %.350s",
                dataset->name, handout->failures, dataset->spec.failures_max, text);
+}
+
+/* The same, but that does not count as a failure. */
+static void put_off(struct cox_dataset *dataset, const struct coxi_closure *closure,
+                    struct coxi_handout *handout, const char *text) COXI_REQUIRES_C_LOCK
+{
+    handout->mishaps++;
+    coxi_tasks_return(&dataset->tasks, handout, due_after(handout->mishaps));
+    coxi_event(dataset->c, COX_EVENT_TASK_RETRIED,
+               COXI_OF(.closure = closure->future.id, .error = closure->future.code),
+               "a task of data set '%s' could not be done, and is tried again: %.350s",
+               dataset->name, text);
 }
 
 void coxi_dataset_tell_epochs(struct cox_dataset *dataset)
@@ -209,12 +277,15 @@ static void settled(struct coxi_closure *closure)
         note_done(dataset, handout);
         break;
     case TRIED_AGAIN:
-        handout->failures++;
-        note_retry(dataset, closure, handout, text);
-        coxi_tasks_return(&dataset->tasks, handout);
+        retry(dataset, closure, handout, text);
+        break;
+    case NOT_TRIED:
+        put_off(dataset, closure, handout, text);
         break;
     case GIVEN_BACK:
-        coxi_tasks_return(&dataset->tasks, handout);
+        dataset->lacks_worker =
+            dataset->lacks_worker || closure->future.code == COX_ENOWORKER;
+        coxi_tasks_return(&dataset->tasks, handout, 0);
         break;
     case FAILED:
     case SKIPPED:

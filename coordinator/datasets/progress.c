@@ -53,7 +53,7 @@ static void fill_in(const struct cox_dataset *dataset,
     ret->epochs = dataset->spec.epochs;
     ret->tasks = tasks->n;
     ret->bytes_total = dataset->files.bytes;
-    ret->pending = tasks->fresh.n + tasks->again.n;
+    ret->pending = coxi_tasks_under_way(tasks);
     ret->first_failure = dataset->first_failure != NULL ? dataset->first_failure : "";
     ret->eta_s = -1;
     if (tasks->n == 0) {

@@ -131,8 +131,9 @@ static int load_state(const struct coxi_manifest_dataset *from, struct cox_datas
         return coxi_error(COX_EFORMAT, "it has given out more tasks than it has");
     }
     int r = coxi_tasks_load(&to->tasks, from->next, &from->again);
-    for (struct coxi_handout *handout = to->tasks.waiting.first; handout != NULL;
-         handout = handout->next) {
+    struct coxi_handout *handout = coxi_positions_from(&to->tasks.waiting, 0);
+    for (; handout != NULL;
+         handout = coxi_positions_from(&to->tasks.waiting, handout->position + 1)) {
         handout->dataset = to;
     }
     to->epochs_over = to->tasks.n > 0 ? coxi_tasks_floor(&to->tasks) / to->tasks.n : 0;
@@ -222,7 +223,8 @@ static int adopt(struct coxi_closure *closure, const struct coxi_task *task)
     }
     coxi_lock(&c->lock);
     struct cox_dataset *dataset = coxi_dataset_find(c, task->dataset);
-    bool fits = dataset != NULL && task->position < dataset->tasks.next;
+    bool fits = dataset != NULL && task->position < dataset->tasks.next &&
+                !coxi_tasks_has_again(&dataset->tasks, task->position);
     if (fits) {
         handout->dataset = dataset;
         handout->closure = closure;
@@ -239,7 +241,7 @@ static int adopt(struct coxi_closure *closure, const struct coxi_task *task)
         free(handout);
         return coxi_error(COX_EFORMAT,
                           "a closure of the checkpoint has a task of data set '%s' "
-                          "that the checkpoint lacks",
+                          "that the checkpoint lacks, or has twice",
                           task->dataset);
     }
     return 0;

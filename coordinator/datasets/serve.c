@@ -427,7 +427,7 @@ static int find_asker(struct coxi_served *served, const struct request *request,
     *ret = *at;
     return (*ret)->n_waiting < WAITING_MAX
                ? 0
-               : coxi_error(COX_ELIMIT, "%s: the worker waits for %d parts of files",
+               : coxi_error(COX_EAGAIN, "%s: the worker waits for %d parts of files",
                             coxi_name_shown(request->file).text, WAITING_MAX);
 }
 

@@ -73,6 +73,7 @@ int coxi_spec_check(const struct cox_dataset_spec *given, struct coxi_spec *ret)
         .prefetch = given->prefetch,
         .failures_max = given->failures_max,
         .timeout_floor_ms = given->timeout_floor_ms,
+        .failed_max = given->failed_max,
     };
     struct coxi_spec *o = &spec;
     COXI_DEFAULTS_DATASET_SPEC(COXI_FILL_IN)

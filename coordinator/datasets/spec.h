@@ -24,6 +24,7 @@ struct coxi_spec {
     uint32_t prefetch;
     uint32_t failures_max;
     int timeout_floor_ms;
+    uint64_t failed_max;
 };
 
 /* Checks a spec of this version's form, and fills in the defaults. The names of columns

@@ -6,18 +6,15 @@
 #include "common/error.h"
 #include "coordinator/closures/closure.h"
 
-/* ---- lists by rising position */
+/* ---- under way for the first time, by rising position */
 
-static void put(struct coxi_handouts *list, struct coxi_handout *handout)
+/* Its position is above those of the list. */
+static void append(struct coxi_handouts *list, struct coxi_handout *handout)
 {
-    struct coxi_handout *before = list->last;
-    while (before != NULL && before->position > handout->position) {
-        before = before->prev;
-    }
-    handout->prev = before;
-    handout->next = before != NULL ? before->next : list->first;
-    *(before != NULL ? &before->next : &list->first) = handout;
-    *(handout->next != NULL ? &handout->next->prev : &list->last) = handout;
+    handout->prev = list->last;
+    handout->next = NULL;
+    *(list->last != NULL ? &list->last->next : &list->first) = handout;
+    list->last = handout;
     list->n++;
 }
 
@@ -29,20 +26,13 @@ static void drop(struct coxi_handouts *list, struct coxi_handout *handout)
     list->n--;
 }
 
-/* The list of tasks under way that has it. */
-static struct coxi_handouts *list_of(struct coxi_tasks *tasks,
-                                     const struct coxi_handout *handout)
-{
-    return handout->again ? &tasks->again : &tasks->fresh;
-}
-
 /* ---- giving out */
 
 int coxi_tasks_init(struct coxi_tasks *tasks, uint64_t n, uint64_t epochs)
 {
     bool ends = epochs != UINT64_MAX;
     *tasks = (struct coxi_tasks){.n = n};
-    if (ends && n > 0 && epochs > (uint64_t)INT64_MAX / n) {
+    if (ends && epochs > (uint64_t)INT64_MAX / (n > 0 ? n : 1)) {
         return coxi_error(COX_EINVAL,
                           "%llu epochs of %llu tasks are more than can be counted: use "
                           "COX_EPOCHS_FOREVER",
@@ -54,72 +44,107 @@ int coxi_tasks_init(struct coxi_tasks *tasks, uint64_t n, uint64_t epochs)
 
 void coxi_tasks_fini(struct coxi_tasks *tasks)
 {
-    struct coxi_handout *handout = tasks->waiting.first;
-    tasks->waiting = (struct coxi_handouts){0};
-    while (handout != NULL) {
-        struct coxi_handout *next = handout->next;
+    while (tasks->waiting.root != NULL) {
+        struct coxi_handout *handout = tasks->waiting.root;
+        coxi_positions_drop(&tasks->waiting, handout);
         free(handout);
-        handout = next;
     }
+}
+
+size_t coxi_tasks_under_way(const struct coxi_tasks *tasks)
+{
+    return tasks->fresh.n + tasks->again.n;
+}
+
+/* True if a task may be given out for the first time. */
+static bool may_begin(const struct coxi_tasks *tasks, uint64_t limit)
+{
+    return tasks->next < tasks->end && tasks->next < limit &&
+           coxi_tasks_under_way(tasks) + tasks->waiting.n < COXI_AHEAD_MAX;
 }
 
 struct coxi_handout *coxi_tasks_take(struct coxi_tasks *tasks, uint64_t limit,
-                                     struct coxi_handout *spare)
+                                     uint64_t now_ms, struct coxi_handout *spare)
 {
-    struct coxi_handout *handout = tasks->waiting.first;
-    if (handout != NULL && handout->position < limit) {
-        drop(&tasks->waiting, handout);
-        handout->again = true;
-    } else if (tasks->next < tasks->end && tasks->next < limit) {
-        handout = spare;
-        handout->position = tasks->next++;
-        handout->again = false;
-    } else {
+    struct coxi_handout *due = coxi_positions_first_due(&tasks->waiting, now_ms);
+    if (due != NULL && due->position < limit) {
+        coxi_positions_drop(&tasks->waiting, due);
+        due->bytes = due->records = 0;
+        coxi_tasks_adopt(tasks, due);
+        return due;
+    }
+    if (!may_begin(tasks, limit)) {
         return NULL;
     }
-    put(list_of(tasks, handout), handout);
-    return handout;
+    spare->position = tasks->next++;
+    append(&tasks->fresh, spare);
+    return spare;
 }
 
-struct coxi_handout *coxi_tasks_untake(struct coxi_tasks *tasks,
-                                       struct coxi_handout *handout)
+/* It is in no list. */
+static void let_wait(struct coxi_tasks *tasks, struct coxi_handout *handout,
+                     uint64_t due_ms)
 {
-    handout->closure = NULL;
-    drop(list_of(tasks, handout), handout);
-    if (handout->again) {
-        put(&tasks->waiting, handout);
-        return NULL;
-    }
-    tasks->next--;
-    return handout;
-}
-
-void coxi_tasks_over(struct coxi_tasks *tasks, struct coxi_handout *handout)
-{
-    drop(list_of(tasks, handout), handout);
-}
-
-void coxi_tasks_return(struct coxi_tasks *tasks, struct coxi_handout *handout)
-{
-    drop(list_of(tasks, handout), handout);
-    handout->closure = NULL;
-    put(&tasks->waiting, handout);
+    handout->again = true;
+    handout->waits = true;
+    handout->waiting.due_ms = due_ms;
+    coxi_positions_put(&tasks->waiting, handout);
 }
 
 void coxi_tasks_adopt(struct coxi_tasks *tasks, struct coxi_handout *handout)
 {
     handout->again = true;
-    put(&tasks->again, handout);
+    handout->waits = false;
+    coxi_positions_put(&tasks->again, handout);
+}
+
+void coxi_tasks_over(struct coxi_tasks *tasks, struct coxi_handout *handout)
+{
+    if (handout->again) {
+        coxi_positions_drop(&tasks->again, handout);
+    } else {
+        drop(&tasks->fresh, handout);
+    }
+}
+
+void coxi_tasks_return(struct coxi_tasks *tasks, struct coxi_handout *handout,
+                       uint64_t due_ms)
+{
+    coxi_tasks_over(tasks, handout);
+    handout->closure = NULL;
+    let_wait(tasks, handout, due_ms);
+}
+
+struct coxi_handout *coxi_tasks_untake(struct coxi_tasks *tasks,
+                                       struct coxi_handout *handout)
+{
+    if (handout->again) {
+        coxi_tasks_return(tasks, handout, 0);
+        return NULL;
+    }
+    handout->closure = NULL;
+    drop(&tasks->fresh, handout);
+    tasks->next--;
+    return handout;
+}
+
+bool coxi_tasks_has_again(const struct coxi_tasks *tasks, uint64_t position)
+{
+    const struct coxi_handout *again = coxi_positions_from(&tasks->again, position);
+    const struct coxi_handout *waits = coxi_positions_from(&tasks->waiting, position);
+    return (again != NULL && again->position == position) ||
+           (waits != NULL && waits->position == position);
 }
 
 uint64_t coxi_tasks_floor(const struct coxi_tasks *tasks)
 {
-    const struct coxi_handouts *lists[] = {&tasks->fresh, &tasks->again,
-                                           &tasks->waiting};
+    const struct coxi_handout *first[] = {tasks->fresh.first,
+                                          coxi_positions_from(&tasks->again, 0),
+                                          coxi_positions_from(&tasks->waiting, 0)};
     uint64_t floor = tasks->next;
-    for (size_t i = 0; i < sizeof(lists) / sizeof(*lists); i++) {
-        if (lists[i]->first != NULL && lists[i]->first->position < floor) {
-            floor = lists[i]->first->position;
+    for (size_t i = 0; i < sizeof(first) / sizeof(*first); i++) {
+        if (first[i] != NULL && first[i]->position < floor) {
+            floor = first[i]->position;
         }
     }
     return floor;
@@ -146,29 +171,28 @@ static uint64_t find_next(const struct coxi_tasks *tasks, uint64_t covered)
     return handout != NULL ? handout->position : tasks->next;
 }
 
-/* The task of the two lists with the lower position; both may be NULL. Moves it on. */
-static const struct coxi_handout *take_lower(const struct coxi_handout **a,
-                                             const struct coxi_handout **b)
+/* The task from `position` on that waits or is under way again; NULL: none is. */
+static const struct coxi_handout *find_again(const struct coxi_tasks *tasks,
+                                             uint64_t position)
 {
-    bool is_a = *b == NULL || (*a != NULL && (*a)->position < (*b)->position);
-    const struct coxi_handout **lower = is_a ? a : b;
-    const struct coxi_handout *handout = *lower;
-    *lower = handout != NULL ? handout->next : NULL;
-    return handout;
+    const struct coxi_handout *again = coxi_positions_from(&tasks->again, position);
+    const struct coxi_handout *waits = coxi_positions_from(&tasks->waiting, position);
+    bool is_again =
+        waits == NULL || (again != NULL && again->position < waits->position);
+    return is_again ? again : waits;
 }
 
 int coxi_tasks_save(const struct coxi_tasks *tasks, uint64_t covered,
                     uint64_t *ret_next, struct coxi_manifest_ranges *ret)
 {
     struct coxi_manifest_ranges ranges = {0};
-    const struct coxi_handout *waiting = tasks->waiting.first;
-    const struct coxi_handout *again = tasks->again.first;
-    const struct coxi_handout *handout;
+    const struct coxi_handout *handout = find_again(tasks, 0);
     int r = 0;
-    while (r == 0 && (handout = take_lower(&waiting, &again)) != NULL) {
+    while (r == 0 && handout != NULL) {
         if (!is_covered(handout, covered)) {
             r = coxi_manifest_ranges_add(&ranges, handout->position, handout->failures);
         }
+        handout = find_again(tasks, handout->position + 1);
     }
     if (r != 0) {
         coxi_manifest_ranges_fini(&ranges);
@@ -179,28 +203,42 @@ int coxi_tasks_save(const struct coxi_tasks *tasks, uint64_t covered,
     return 0;
 }
 
+/* Adds a task that waits. */
+static int load_one(struct coxi_tasks *tasks, uint64_t position, uint32_t failures)
+{
+    if (position >= tasks->next) {
+        return coxi_error(COX_EFORMAT,
+                          "the checkpoint has a task %llu that was not given out",
+                          (unsigned long long)position);
+    }
+    if (tasks->waiting.n >= COXI_AHEAD_MAX) {
+        return coxi_error(COX_EFORMAT,
+                          "the checkpoint has more than %d tasks to be given out again",
+                          (int)COXI_AHEAD_MAX);
+    }
+    struct coxi_handout *handout = calloc(1, sizeof(*handout));
+    if (handout == NULL) {
+        return coxi_error_memory("tasks of a data set");
+    }
+    handout->position = position;
+    handout->failures = failures;
+    let_wait(tasks, handout, 0);
+    return 0;
+}
+
 int coxi_tasks_load(struct coxi_tasks *tasks, uint64_t next,
                     const struct coxi_manifest_ranges *waiting)
 {
-    size_t n = 0;
+    int r = 0;
     tasks->next = next;
-    for (size_t i = 0; i < waiting->n; i++) {
+    for (size_t i = 0; r == 0 && i < waiting->n; i++) {
         const struct coxi_manifest_range *range = &waiting->all[i];
-        for (uint64_t k = range->first; k <= range->last; k++) {
-            struct coxi_handout *handout = calloc(1, sizeof(*handout));
-            if (handout == NULL || k >= next || n++ >= COXI_WINDOW) {
-                free(handout);
-                coxi_tasks_fini(tasks);
-                return handout == NULL ? coxi_error_memory("tasks of a data set")
-                                       : coxi_error(COX_EFORMAT,
-                                                    "the checkpoint has a task %llu "
-                                                    "that was not given out",
-                                                    (unsigned long long)k);
-            }
-            handout->position = k;
-            handout->failures = range->failures;
-            put(&tasks->waiting, handout);
+        for (uint64_t k = range->first; r == 0 && k <= range->last; k++) {
+            r = load_one(tasks, k, range->failures);
         }
     }
-    return 0;
+    if (r != 0) {
+        coxi_tasks_fini(tasks);
+    }
+    return r;
 }

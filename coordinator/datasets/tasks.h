@@ -5,17 +5,17 @@
  * A task of an epoch has a position: epoch * n + its number in the epoch's order. Tasks
  * are given out for the first time by rising position, so one number (`next`) tells
  * them apart from those that were never given out. Besides that there are only the
- * tasks under way and those that are to be given out again, each in a list by rising
- * position:
+ * tasks under way and those that wait:
  *
  *   (never given out) -> under way -> over          done, failed or skipped
- *                        under way -> waiting       to be given out again
+ *                        under way -> waiting       to be given out again when it is due
  *                        waiting   -> under way
  *
- * Memory: a hand-out for each task under way or waiting; nothing for any other.
- * Cost: all functions O(1), but a task that is put into a list far from its end takes a
- * step for each task behind it, and the functions for manifests take one for each task
- * that they look at.
+ * Memory: a hand-out for each task under way or waiting, of which there are at most
+ * COXI_AHEAD_MAX; nothing for any other. When there are as many, only tasks that wait
+ * are given out.
+ * Cost: O(1) for a task that is given out once; O(log n) for one that is given out
+ * again; the functions for manifests look at each task under way or waiting.
  *
  * Threads: none of its own; the coordinator's data sets hold c->lock.
  */
@@ -26,6 +26,7 @@
 
 #include "checkpoint/manifest_datasets.h"
 #include "coordinator/closures/handout.h"
+#include "coordinator/datasets/positions.h"
 
 struct coxi_handouts {
     struct coxi_handout *first;
@@ -37,24 +38,25 @@ struct coxi_tasks {
     uint64_t n;   /* of an epoch */
     uint64_t end; /* position: of all epochs; UINT64_MAX: for ever */
     uint64_t next;
-    struct coxi_handouts fresh;   /* under way, for the first time */
-    struct coxi_handouts again;   /* under way, not for the first time */
-    struct coxi_handouts waiting; /* to be given out again */
+    struct coxi_handouts fresh;  /* under way, for the first time; by rising position */
+    struct coxi_positions again; /* under way, not for the first time */
+    struct coxi_positions waiting; /* to be given out again */
 };
 
 /* `epochs` COX_EPOCHS_FOREVER: for ever. COX_EINVAL: there would be more positions than
  * numbers for them. */
 int coxi_tasks_init(struct coxi_tasks *tasks, uint64_t n, uint64_t epochs);
 
-/* Frees the hand-outs that wait. Those under way belong to their closures. */
+/* Frees the hand-outs that wait. None may be under way. */
 void coxi_tasks_fini(struct coxi_tasks *tasks);
 
 /*
  * Takes a task below position `limit` that is to be given out; puts it under way. It is
- * `spare` (which is then taken), or one that has waited. NULL: there is none.
+ * one that has waited and is due at `now_ms`, or `spare` (which is then taken). NULL:
+ * there is none.
  */
 struct coxi_handout *coxi_tasks_take(struct coxi_tasks *tasks, uint64_t limit,
-                                     struct coxi_handout *spare);
+                                     uint64_t now_ms, struct coxi_handout *spare);
 
 /* The task that was taken last could not be given out. Returns a hand-out that the
  * caller must free; or NULL: the task waits. */
@@ -64,11 +66,19 @@ struct coxi_handout *coxi_tasks_untake(struct coxi_tasks *tasks,
 /* A task under way is over; the hand-out is in no list any more. */
 void coxi_tasks_over(struct coxi_tasks *tasks, struct coxi_handout *handout);
 
-/* A task under way is to be given out again. Takes the hand-out. */
-void coxi_tasks_return(struct coxi_tasks *tasks, struct coxi_handout *handout);
+/* A task under way is to be given out again, from `due_ms` on (0: at once). Takes the
+ * hand-out. */
+void coxi_tasks_return(struct coxi_tasks *tasks, struct coxi_handout *handout,
+                       uint64_t due_ms);
 
 /* Puts a task under way that an older client has given out. */
 void coxi_tasks_adopt(struct coxi_tasks *tasks, struct coxi_handout *handout);
+
+/* True if the task waits, or is under way, but not for the first time. */
+bool coxi_tasks_has_again(const struct coxi_tasks *tasks, uint64_t position);
+
+/* How many are under way. */
+size_t coxi_tasks_under_way(const struct coxi_tasks *tasks);
 
 /* The lowest position whose task is not over; all below are. */
 uint64_t coxi_tasks_floor(const struct coxi_tasks *tasks);

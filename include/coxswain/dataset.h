@@ -90,12 +90,21 @@ struct cox_dataset_spec {
 
     uint32_t prefetch; /* batches that a worker reads ahead; 0: 2 */
 
-    uint32_t failures_max; /* how often a task may fail; 0: 3 */
+    /* How often a task may fail; 0: 3. Only its step and its records count: not that
+     * no worker, no memory or no module was there, or that a ps or the client had no
+     * room. Before a task that has failed is given out again it rests for 100 ms; twice
+     * as long with each failure, at most 10 s. Others are given out meanwhile. */
+    uint32_t failures_max;
     /* The time of a task is 10 times the average of those that are done, and at least
      * this; it doubles with each failure of the task. Before the first task is done it
      * is the options' step_timeout_ms. A call's own timeout_ms comes before all that.
      * 0: 60000; -1: no limit */
     int timeout_floor_ms;
+
+    /* How many tasks of an epoch must have failed for good to end it early: then no
+     * task of the data set is given out any more (cox_schedule_next). Failures before
+     * the client was started do not count. 0: no number of them does */
+    uint64_t failed_max;
 };
 #define COX_DATASET_SPEC_INIT COX_INIT(cox_dataset_spec)
 
@@ -109,7 +118,8 @@ struct cox_dataset_spec {
  * by its name and a pattern or by two patterns (links are files of their own). COX_EIO. COX_EEXIST: this
  * client has created the name already. COX_ECONFLICT: the checkpoint has the data set
  * with other files, with a file that has changed since (the text names it), or with
- * another spec (epochs may be raised; prefetch, failures_max and timeouts may differ).
+ * another spec (epochs may be raised; prefetch, failures_max, failed_max and timeouts may
+ * differ). COX_ELIMIT: there are 4096 data sets.
  */
 COX_API int cox_dataset_create(struct cox_coordinator *c,
                                const struct cox_dataset_spec *spec,
@@ -127,10 +137,15 @@ COX_API int cox_dataset_create(struct cox_coordinator *c,
  * is applied in part (COX_EPARTIAL) ends its task as failed at once, because another
  * closure would count that part twice.
  *
+ * If no worker is there for a task, that is an error of the run (COX_ENOWORKER) as for
+ * any other closure; with cox_options.keep_going the next call waits for a worker.
+ *
  * COX_EEOF: every task of every epoch is done. COX_ESTEP and the other errors of
  * closures: the same, but some tasks have failed failures_max times or have been
  * skipped; the text says how many, and names the first one's file, offset and reason.
- * Then each further call returns COX_EEOF. Other errors: those of cox_schedule.
+ * Then each further call returns COX_EEOF. If failed_max tasks of an epoch have failed,
+ * this and each further call returns the error of the last of them, at once: tasks may
+ * still be under way. Other errors: those of cox_schedule.
  */
 COX_API int cox_schedule_next(struct cox_coordinator *c, struct cox_function *function,
                               struct cox_dataset *dataset, const struct cox_call *call,

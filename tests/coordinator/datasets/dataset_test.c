@@ -306,3 +306,25 @@ TEST(a_task_that_could_not_be_scheduled_is_not_lost)
     rows_assert_all(&rows, 1);
     rows_close(&rows);
 }
+
+/* No checkpoint with more could be read. */
+TEST(there_are_no_more_data_sets_than_a_manifest_has)
+{
+    enum { MOST = 4096 };
+    struct rows rows;
+    struct cox_dataset *dataset;
+    struct cox_dataset_spec spec = rows_spec();
+    char name[16];
+    const char *file = coxi_test_path("nothing");
+    coxi_test_write(file, "", 0);
+    rows_open(&rows, 1, NULL, NULL); /* which has one */
+    spec.files = &file;
+    spec.name = name;
+    for (int i = 1; i <= MOST; i++) {
+        (void)snprintf(name, sizeof(name), "set-%d", i);
+        assert_code(i < MOST ? 0 : COX_ELIMIT,
+                    cox_dataset_create(rows.crew.c, &spec, &dataset));
+    }
+    assert_error_names("more than 4096 data sets");
+    rows_close(&rows);
+}

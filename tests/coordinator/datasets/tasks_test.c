@@ -22,6 +22,7 @@ struct client {
     struct coxi_closure *under_way[UNDER_WAY];
     size_t n;
     uint64_t next_id;
+    uint64_t now_ms;
     uint64_t settled; /* the highest id that is settled */
     uint8_t done[POSITIONS];
     uint8_t failed[POSITIONS];
@@ -48,7 +49,8 @@ static bool give(struct client *client)
 {
     struct coxi_handout *spare = calloc(1, sizeof(*spare));
     assert_non_null(spare);
-    struct coxi_handout *handout = coxi_tasks_take(&client->tasks, POSITIONS, spare);
+    struct coxi_handout *handout =
+        coxi_tasks_take(&client->tasks, POSITIONS, client->now_ms, spare);
     if (handout != spare) {
         free(spare);
     }
@@ -74,7 +76,8 @@ static void end(struct client *client, size_t i)
     uint64_t how = pick(client, 8);
     bool cancelled = how == 1;
     if (cancelled || (how == 0 && ++handout->failures < FAILURES_MAX)) {
-        coxi_tasks_return(&client->tasks, handout);
+        uint64_t due_ms = client->now_ms + (cancelled ? 0 : pick(client, 20));
+        coxi_tasks_return(&client->tasks, handout, due_ms);
     } else {
         bool failed = how == 0;
         coxi_tasks_over(&client->tasks, handout);
@@ -88,13 +91,16 @@ static void end(struct client *client, size_t i)
 /* Some random hand-outs and ends; false: all tasks are over. */
 static bool go_on(struct client *client, uint64_t n)
 {
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++, client->now_ms++) {
         bool room = client->n < UNDER_WAY;
         if (room && pick(client, 2) == 0 && give(client)) {
             continue;
         }
         if (client->n > 0) {
             end(client, pick(client, client->n));
+        } else if (client->tasks.waiting.n > 0) {
+            client->now_ms =
+                coxi_positions_next_due(&client->tasks.waiting, UINT64_MAX);
         } else if (!give(client)) {
             return false;
         }
@@ -105,6 +111,7 @@ static bool go_on(struct client *client, uint64_t n)
 static void drop(struct client *client)
 {
     for (size_t i = 0; i < client->n; i++) {
+        coxi_tasks_over(&client->tasks, client->under_way[i]->task);
         free(client->under_way[i]->task);
         free(client->under_way[i]);
     }
@@ -176,13 +183,108 @@ TEST(each_task_is_over_once_whatever_happens_when)
     }
 }
 
+/* Takes a task, which must be the one at `position`. */
+static struct coxi_handout *take(struct coxi_tasks *tasks, uint64_t now_ms,
+                                 uint64_t position)
+{
+    struct coxi_handout *spare = calloc(1, sizeof(*spare));
+    struct coxi_handout *handout = coxi_tasks_take(tasks, UINT64_MAX, now_ms, spare);
+    if (handout != spare) {
+        free(spare);
+    }
+    assert_non_null(handout);
+    assert_int_equal(handout->position, position);
+    return handout;
+}
+
+TEST(a_task_that_rests_keeps_no_other_waiting)
+{
+    struct coxi_tasks tasks;
+    struct coxi_handout *first[3];
+    assert_code(0, coxi_tasks_init(&tasks, 5, 1));
+    for (uint64_t i = 0; i < 3; i++) {
+        first[i] = take(&tasks, 0, i);
+    }
+    coxi_tasks_return(&tasks, first[1], 100);
+    coxi_tasks_return(&tasks, first[2], 50);
+    coxi_tasks_return(&tasks, first[0], 200);
+    assert_int_equal(coxi_positions_next_due(&tasks.waiting, UINT64_MAX), 50);
+    assert_int_equal(coxi_positions_next_due(&tasks.waiting, 2), 100);
+    assert_int_equal(coxi_positions_next_due(&tasks.waiting, 1), 200);
+    assert_int_equal(coxi_positions_next_due(&tasks.waiting, 0), COXI_NEVER_DUE);
+    struct coxi_handout *third = take(&tasks, 49, 3);
+    assert_ptr_equal(first[2], take(&tasks, 50, 2));
+    struct coxi_handout *fourth = take(&tasks, 99, 4);
+    assert_null(coxi_tasks_take(&tasks, UINT64_MAX, 99, NULL));
+    assert_ptr_equal(first[0], take(&tasks, 200, 0));
+    assert_ptr_equal(first[1], take(&tasks, 200, 1));
+    assert_int_equal(coxi_positions_next_due(&tasks.waiting, UINT64_MAX),
+                     COXI_NEVER_DUE);
+    struct coxi_handout *all[] = {first[0], first[1], first[2], third, fourth};
+    for (size_t i = 0; i < 5; i++) {
+        assert_int_equal(coxi_tasks_floor(&tasks), i);
+        coxi_tasks_over(&tasks, all[i]);
+        free(all[i]);
+    }
+    assert_int_equal(coxi_tasks_floor(&tasks), 5);
+}
+
+/* Walking past other tasks that wait would take hours. */
+TEST(tasks_come_back_in_any_order)
+{
+    enum { MANY = 300000, STRIDE = 7919 };
+    struct coxi_tasks tasks;
+    struct coxi_handout **all = calloc(MANY, sizeof(struct coxi_handout *));
+    struct coxi_manifest_ranges again;
+    uint64_t next;
+    assert_non_null(all);
+    assert_code(0, coxi_tasks_init(&tasks, MANY, 1));
+    for (uint64_t i = 0; i < MANY; i++) {
+        all[i] = take(&tasks, 0, i);
+    }
+    for (uint64_t i = 0; i < MANY; i++) {
+        coxi_tasks_return(&tasks, all[i * STRIDE % MANY], i % 3);
+    }
+    assert_code(0, coxi_tasks_save(&tasks, 0, &next, &again));
+    assert_int_equal(next, MANY);
+    assert_int_equal(again.n, 1);
+    assert_int_equal(again.all[0].last, MANY - 1);
+    coxi_manifest_ranges_fini(&again);
+    for (uint64_t i = 0; i < MANY; i++) {
+        assert_ptr_equal(all[i], take(&tasks, 2, i));
+    }
+    for (uint64_t i = 0; i < MANY; i++) {
+        coxi_tasks_over(&tasks, all[i * STRIDE % MANY]);
+        free(all[i * STRIDE % MANY]);
+    }
+    assert_int_equal(coxi_tasks_floor(&tasks), MANY);
+    free(all);
+}
+
+TEST(no_more_tasks_are_under_way_and_waiting_than_a_manifest_can_list)
+{
+    struct coxi_tasks tasks;
+    assert_code(0, coxi_tasks_init(&tasks, UINT32_MAX, 1));
+    for (uint64_t i = 0; i < COXI_AHEAD_MAX; i++) {
+        coxi_tasks_return(&tasks, take(&tasks, 0, i), 1);
+    }
+    assert_null(coxi_tasks_take(&tasks, UINT64_MAX, 0, NULL));
+    struct coxi_handout *first = take(&tasks, 1, 0);
+    coxi_tasks_over(&tasks, first);
+    free(first);
+    struct coxi_handout *fresh = take(&tasks, 0, COXI_AHEAD_MAX);
+    coxi_tasks_over(&tasks, fresh);
+    free(fresh);
+    coxi_tasks_fini(&tasks);
+}
+
 TEST(tasks_for_ever_have_no_end)
 {
     struct coxi_tasks tasks;
     assert_code(0, coxi_tasks_init(&tasks, N, COX_EPOCHS_FOREVER));
     for (uint64_t i = 0; i < 10 * (uint64_t)N; i++) {
         struct coxi_handout *handout =
-            coxi_tasks_take(&tasks, UINT64_MAX, calloc(1, sizeof(*handout)));
+            coxi_tasks_take(&tasks, UINT64_MAX, 0, calloc(1, sizeof(*handout)));
         assert_non_null(handout);
         assert_int_equal(handout->position, i);
         coxi_tasks_over(&tasks, handout);
@@ -190,7 +292,7 @@ TEST(tasks_for_ever_have_no_end)
     }
     assert_code(COX_EINVAL, coxi_tasks_init(&tasks, N, UINT64_MAX - 1));
     assert_code(0, coxi_tasks_init(&tasks, 0, COX_EPOCHS_FOREVER));
-    assert_null(coxi_tasks_take(&tasks, UINT64_MAX, NULL));
+    assert_null(coxi_tasks_take(&tasks, UINT64_MAX, 0, NULL));
 }
 
 TEST(progress_that_is_nearly_in_order_takes_few_ranges)
@@ -202,7 +304,7 @@ TEST(progress_that_is_nearly_in_order_takes_few_ranges)
     assert_code(0, coxi_tasks_init(&tasks, 1000000, 1));
     for (uint64_t i = 0; i < 1000000; i++) {
         struct coxi_handout *handout =
-            coxi_tasks_take(&tasks, UINT64_MAX, calloc(1, sizeof(*handout)));
+            coxi_tasks_take(&tasks, UINT64_MAX, 0, calloc(1, sizeof(*handout)));
         if (i % 200000 == 7) {
             late[i / 200000] = closure_of(handout, i + 1);
         } else {
@@ -211,7 +313,7 @@ TEST(progress_that_is_nearly_in_order_takes_few_ranges)
         }
     }
     for (size_t i = 0; i < 5; i++) {
-        coxi_tasks_return(&tasks, late[i]->task);
+        coxi_tasks_return(&tasks, late[i]->task, 0);
         free(late[i]);
     }
     assert_code(0, coxi_tasks_save(&tasks, 1000000, &next, &again));
