@@ -177,6 +177,7 @@ static int write_file(const struct coxi_planted_kind *kind, void *model,
     struct coxi_data_output *output;
     char path[PATH_MAX];
     int r = coxi_data_part_name(name, k, files, path);
+    r = r == 0 ? coxi_data_output_check(path, NULL, 0) : r;
     r = r == 0 ? coxi_data_output_open(path, COX_TEXT, 0, &output) : r;
     if (r != 0) {
         return r;

@@ -146,6 +146,11 @@ static int make_index(const char *file, const struct config *config,
     struct coxi_data_scan scan;
     uint64_t records = 0;
     uint64_t entries = 0;
+    if (coxi_name_has_scheme(file)) {
+        return coxi_error(COX_EINVAL,
+                          "%s is an address: an index is written beside a file",
+                          coxi_name_shown(file).text);
+    }
     int r = coxi_data_scan_open(file, &config->input, COXI_DATA_RAW, &scan);
     r = r == 0 ? make(&scan, config, progress, &records, &entries) : r;
     progress->done += scan.bytes;
@@ -159,8 +164,8 @@ static int make_index(const char *file, const struct config *config,
             json_pack("{s:s, s:I, s:I}", "file", coxi_name_shown(file).text, "records",
                       (json_int_t)records, "entries", (json_int_t)entries));
     }
-    (void)printf("%s%s: %" PRIu64 " record%s, %" PRIu64 " entries\n", file,
-                 COXI_INDEX_END, records, coxi_s(records), entries);
+    (void)printf("%s%s: %" PRIu64 " record%s, %" PRIu64 " %s\n", file, COXI_INDEX_END,
+                 records, coxi_s(records), entries, entries == 1 ? "entry" : "entries");
     return 0;
 }
 

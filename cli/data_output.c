@@ -251,6 +251,16 @@ int coxi_data_output_check(const char *path, char *const *files, size_t n)
 {
     struct stat out;
     struct stat in;
+    if (coxi_name_has_scheme(path)) {
+        return coxi_error(COX_EINVAL, "%s is an address: only files can be written",
+                          coxi_name_shown(path).text);
+    }
+    /* finishing renames the part over the path, which would replace a device or a link */
+    if (lstat(path, &out) == 0 && !S_ISREG(out.st_mode)) {
+        return coxi_error(COX_EINVAL,
+                          "%s is there, and is no regular file: name another output",
+                          path);
+    }
     for (size_t i = 0; stat(path, &out) == 0 && i < n; i++) {
         if (stat(files[i], &in) == 0 && in.st_dev == out.st_dev &&
             in.st_ino == out.st_ino) {

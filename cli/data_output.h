@@ -55,7 +55,8 @@ uint32_t coxi_data_codec(const char *name); /* enum coxi_codec */
 /* The format of an output by option (NULL, or recordio|tfrecord|lines) or name. */
 uint32_t coxi_data_output_format(const char *path, const char *option);
 
-/* COX_EINVAL: the output is one of the inputs. */
+/* COX_EINVAL: the output is one of the inputs, an address, or something that is no
+ * regular file. */
 int coxi_data_output_check(const char *path, char *const *files, size_t n);
 
 #endif

@@ -184,6 +184,10 @@ int coxi_data_decoding(const struct coxi_data_input *input, const char *file,
     } else if (input->separator != NULL) {
         r = coxi_error(COX_EINVAL, "--separator is for csv, and %s is %s",
                        coxi_name_shown(file).text, coxi_format_name(d.format));
+    } else if (d.n_columns > 0 && coxi_data_is_lines(d.format)) {
+        r = coxi_error(COX_EINVAL,
+                       "--column is for csv, recordio and tfrecord, and %s is %s",
+                       coxi_name_shown(file).text, coxi_format_name(d.format));
     } else if (d.n_columns > 0) {
         d.content = COX_EXAMPLE;
     }

@@ -143,8 +143,12 @@ static int check_options(const struct coxi_decoding *d)
         return coxi_error(COX_EINVAL, "buckets are for criteo and text, not for %s",
                           format);
     }
-    if (d->header > (d->format == COX_CSV || d->format == COX_CRITEO)) {
-        return coxi_error(COX_EINVAL, "header is %u, for format %s", d->header, format);
+    if (d->header != 0 && d->format != COX_CSV && d->format != COX_CRITEO) {
+        return coxi_error(COX_EINVAL, "header is for csv and criteo, not for %s",
+                          format);
+    }
+    if (d->header > 1) {
+        return coxi_error(COX_EINVAL, "header is %u: 0 or 1", d->header);
     }
     bool has_separator = d->separator != '\0';
     if (has_separator != (d->format == COX_CSV) ||

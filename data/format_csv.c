@@ -22,8 +22,14 @@ static bool is_named(const struct coxi_csv_span *span, const uint8_t *record,
                      const char *name)
 {
     size_t len = strlen(name);
-    return span->end - span->begin == len &&
-           memcmp(record + span->begin, name, len) == 0;
+    size_t n = 0;
+    for (size_t i = span->begin; i < span->end; i++, n++) {
+        if (n == len || record[i] != (uint8_t)name[n]) {
+            return false;
+        }
+        i += span->doubled && record[i] == '"';
+    }
+    return n == len;
 }
 
 /* The number of the field with this name. */

@@ -160,6 +160,36 @@ TEST(an_output_is_no_input)
     data_prints("--codec gzip", 2, "convert", path, coxi_test_path("b.recordio.gz"));
 }
 
+TEST(an_output_that_is_no_file_is_left_alone)
+{
+    char *path = data_write("a.txt", "words\n");
+    char *target = data_write("target.txt", "kept\n");
+    char *same = data_write("same.txt", "kept\n");
+    char *link = coxi_test_path("link.txt");
+    char *pipe = coxi_test_path("pipe.txt");
+    struct stat st;
+    assert_int_equal(0, symlink(target, link));
+    assert_int_equal(0, mkfifo(pipe, 0600));
+    data_prints("no regular file", 2, "convert", path, link);
+    data_prints("no regular file", 2, "convert", path, pipe);
+    data_prints("no regular file", 2, "shard", "--files=1", path, pipe);
+    data_prints("no regular file", 2, "generate", "--records=1", "clicks", pipe);
+    assert_int_equal(0, lstat(link, &st));
+    assert_true(S_ISLNK(st.st_mode));
+    assert_int_equal(0, lstat(pipe, &st));
+    assert_true(S_ISFIFO(st.st_mode));
+    data_assert_same(same, target);
+}
+
+TEST(addresses_are_not_written)
+{
+    char *path = data_write("a.txt", "words\n");
+    data_prints("only files can be written", 2, "convert", path,
+                "http://127.0.0.1/b.txt");
+    data_prints("only files can be written", 2, "generate", "texts", "s3://b/c.txt");
+    data_prints("written beside a file", 2, "index", "http://127.0.0.1/a.libsvm");
+}
+
 /* ---- index */
 
 /* Cuts the file at every byte, and asserts that the parts have the records of the whole

@@ -134,4 +134,6 @@ TEST(columns_are_options)
                 path);
     data_prints("'size=3' is none of", 2, "head", "--column=x:dense:size=3", path);
     data_prints("3 bytes \"1,2\"", 0, "head", "--header", path);
+    data_prints("--column is for csv", 2, "head", "--column", "x:label",
+                data_write("a.libsvm", "1 2:3\n"));
 }

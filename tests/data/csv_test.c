@@ -65,6 +65,24 @@ TEST(quotes_hold_anything)
     records_free(&records);
 }
 
+TEST(names_in_the_header_may_have_quotes_and_separators)
+{
+    static const struct cox_column quoted[] = {
+        {.name = "a \"b\", c", .kind = COX_COLUMN_LABEL},
+        {.name = "\"", .kind = COX_COLUMN_DENSE},
+        {.name = "d\"e", .kind = COX_COLUMN_BYTES},
+    };
+    static const char *const expected[] = {"1 [2]x"};
+    const char *text = "\"a \"\"b\"\", c\",\"\"\"\",d\"e,\"a \"\"b\"\"\"\n1,2,x,3\n";
+    struct records records = {0};
+    struct coxi_task task = task_of("file", ',');
+    task.decoding.columns = quoted;
+    task.decoding.n_columns = sizeof(quoted) / sizeof(*quoted);
+    records_read_memory(&task, text, strlen(text), &records);
+    records_assert(&records, expected, 1);
+    records_free(&records);
+}
+
 TEST(a_byte_order_mark_is_left_out)
 {
     static const char *const expected[] = {"1 [0] 0:1 |x"};

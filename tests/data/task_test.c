@@ -185,8 +185,10 @@ TEST(a_decoding_that_makes_no_sense_is_refused)
                    "content is 2");
     assert_refused((struct coxi_decoding){.format = COX_LIBFFM, .buckets = 9},
                    "buckets");
-    assert_refused((struct coxi_decoding){.format = COX_TEXT, .header = 1}, "header");
-    assert_refused((struct coxi_decoding){.format = COX_CRITEO, .header = 2}, "header");
+    assert_refused((struct coxi_decoding){.format = COX_TEXT, .header = 1},
+                   "header is for csv and criteo, not for text");
+    assert_refused((struct coxi_decoding){.format = COX_CRITEO, .header = 2},
+                   "header is 2: 0 or 1");
     assert_refused((struct coxi_decoding){.format = COX_TEXT, .separator = ' '},
                    "separator");
     assert_refused((struct coxi_decoding){.format = COX_TEXT, .on_bad_record = 3},
