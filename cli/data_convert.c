@@ -18,12 +18,7 @@ struct config {
 };
 
 static const struct coxi_option options[] = {
-    {.name = "to",
-     .type = COXI_OPTION_CHOICE,
-     .offset = offsetof(struct config, to),
-     .choices = "recordio|tfrecord|lines",
-     .help = "the format of OUT (default: by its name: .recordio, .tfrecord, otherwise "
-             "lines)"},
+    COXI_DATA_TO(struct config),
     COXI_DATA_CODEC(struct config),
     COXI_DATA_JSON(struct config),
     COXI_DATA_INPUT(struct config),

@@ -42,6 +42,14 @@ void coxi_data_output_abandon(struct coxi_data_output *output);
 
 /* ---- options */
 
+#define COXI_DATA_TO(config)                                                           \
+    {.name = "to",                                                                     \
+     .type = COXI_OPTION_CHOICE,                                                       \
+     .offset = offsetof(config, to),                                                   \
+     .choices = "recordio|tfrecord|lines",                                             \
+     .help = "the format of OUT (default: by its name: .recordio, .tfrecord, "         \
+             "otherwise lines)"}
+
 #define COXI_DATA_CODEC(config)                                                        \
     {.name = "codec",                                                                  \
      .type = COXI_OPTION_CHOICE,                                                       \

@@ -97,23 +97,6 @@ TEST(codecs_give_the_bytes_back)
 
 enum { ROUNDS = 40 };
 
-static int by_size(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a;
-    uint64_t y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
-static size_t random_cuts(uint64_t *rng, size_t len, uint64_t *cuts, size_t most)
-{
-    size_t n = 1 + coxi_rand(rng) % most;
-    for (size_t i = 0; i < n; i++) {
-        cuts[i] = 1 + coxi_rand(rng) % (len + 3);
-    }
-    qsort(cuts, n, sizeof(*cuts), by_size);
-    return n;
-}
-
 static size_t length_of(const char *path)
 {
     size_t len;
@@ -131,7 +114,7 @@ TEST(cut_files_have_every_record_once)
         struct records whole = {0};
         struct records parts = {0};
         sample_recordio_random(path, &rng, 100, 0);
-        size_t n = random_cuts(&rng, length_of(path), cuts, 20);
+        size_t n = records_cuts(&rng, length_of(path), cuts, 20);
         records_read(&task, &whole);
         assert_int_equal(100, whole.n);
         records_read_cut(&task, cuts, n, &parts);
@@ -153,7 +136,7 @@ TEST(records_within_records_are_right_or_an_error)
         struct records whole = {0};
         struct records parts = {0};
         sample_recordio_random(path, &rng, 100, 1);
-        size_t n = random_cuts(&rng, length_of(path), cuts, 6);
+        size_t n = records_cuts(&rng, length_of(path), cuts, 6);
         records_read(&task, &whole);
         assert_int_equal(100, whole.n);
         records_read_cut(&task, cuts, n, &parts);

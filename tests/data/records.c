@@ -219,3 +219,20 @@ void records_assert_same(const struct records *a, const struct records *b)
 {
     assert_list(b, (const char *const *)a->all, a->n);
 }
+
+static int by_size(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a;
+    uint64_t y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+size_t records_cuts(uint64_t *rng, size_t len, uint64_t *cuts, size_t most)
+{
+    size_t n = 1 + coxi_rand(rng) % most;
+    for (size_t i = 0; i < n; i++) {
+        cuts[i] = 1 + coxi_rand(rng) % (len + 3);
+    }
+    qsort(cuts, n, sizeof(*cuts), by_size);
+    return n;
+}

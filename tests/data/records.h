@@ -35,6 +35,10 @@ void records_read_file(const struct coxi_task *task, struct memory_file *file,
 void records_mutate(const struct coxi_task *task, const void *bytes, size_t len,
                     int rounds);
 
+/* Up to `most` random offsets in and just behind a file of `len` bytes, by size; returns
+ * how many. */
+size_t records_cuts(uint64_t *rng, size_t len, uint64_t *cuts, size_t most);
+
 /* A task with the whole file. */
 struct coxi_task records_task(const char *file, uint32_t format);
 

@@ -77,23 +77,6 @@ static void write_random(uint64_t *rng, size_t n, bool nested, struct coxi_buffe
     coxi_test_write(path_of_file(), file->data, file->len);
 }
 
-static int by_size(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a;
-    uint64_t y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
-static size_t random_cuts(uint64_t *rng, size_t len, uint64_t *cuts, size_t most)
-{
-    size_t n = 1 + coxi_rand(rng) % most;
-    for (size_t i = 0; i < n; i++) {
-        cuts[i] = 1 + coxi_rand(rng) % (len + 3);
-    }
-    qsort(cuts, n, sizeof(*cuts), by_size);
-    return n;
-}
-
 /* Reads random files whole and cut; returns how many cuts were refused. */
 static int read_cut(uint64_t rng, int rounds, size_t most_cuts, bool nested)
 {
@@ -105,7 +88,7 @@ static int read_cut(uint64_t rng, int rounds, size_t most_cuts, bool nested)
         struct records whole = {0};
         struct records parts = {0};
         write_random(&rng, 100, nested, &file);
-        size_t n = random_cuts(&rng, file.len, cuts, most_cuts);
+        size_t n = records_cuts(&rng, file.len, cuts, most_cuts);
         records_read(&task, &whole);
         assert_int_equal(100, whole.n);
         records_read_cut(&task, cuts, n, &parts);
