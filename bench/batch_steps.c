@@ -84,8 +84,10 @@ static int train_data(struct cox_step *step)
     const int64_t *segments = cox_step_scalar(step, "segments", COX_I64);
     struct parameters p;
     struct cox_batch batch = COX_BATCH_INIT;
-    int r = segments != NULL ? find_parameters(step, &p)
-                             : cox_step_fail(step, 2, "it needs segments");
+    if (segments == NULL) {
+        return cox_step_fail(step, 2, "it needs segments");
+    }
+    int r = find_parameters(step, &p);
     while (r == 0 && (r = cox_step_batch(step, &batch)) == 0) {
         r = train_batch(step, &p, &batch, *segments);
     }

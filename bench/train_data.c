@@ -24,7 +24,7 @@
 
 enum {
     FILE_ROWS = 100000,
-    QUEUE = 8, /* closures: what is left to do when the time of a turn is over */
+    QUEUE = 4, /* closures: what is left to do when the time of a turn is over */
     TURNS = 4, /* of each side in a round */
 };
 
