@@ -25,7 +25,7 @@
 enum {
     FILE_ROWS = 100000,
     QUEUE = 4, /* closures: what is left to do when the time of a turn is over */
-    TURNS = 4, /* of each side in a round */
+    TURNS = 2, /* of each side in a round */
 };
 
 struct files {
