@@ -9,7 +9,8 @@
  *
  * Waking a thread costs as much as decoding tens of KiB. So small batches are handed over
  * several at a time: the user's thread is woken when AT_ONCE_BYTES wait for it, or after
- * a millisecond; the reader's when half of what it may read ahead was taken.
+ * a millisecond; the reader's when half of what it may read ahead was taken. Only a
+ * task's first batch is handed over as soon as it is there.
  *
  * Cost: a lock for each batch, and a wake-up for each AT_ONCE_BYTES.
  */
@@ -31,8 +32,8 @@ enum {
     PREFETCH = 2,
     PREFETCH_MAX = 1024,
     SLOTS_LEAST = 64, /* for small batches */
-    AHEAD_BYTES = 2 << 20,
-    AT_ONCE_BYTES = 512 << 10,
+    AHEAD_BYTES = 4 << 20,
+    AT_ONCE_BYTES = 2 << 20,
     AT_ONCE_MS = 1,
 };
 
@@ -418,8 +419,8 @@ static void await_batch(struct coxi_reader *reader) COXI_REQUIRES(reader->lock)
         return;
     }
     struct timespec until = coxi_deadline(AT_ONCE_MS);
-    bool patient = true;
-    reader->hurries = false;
+    bool patient = reader->taken > 0; /* the task's first batch is wanted at once */
+    reader->hurries = !patient;
     while (!is_enough(reader)) {
         if (patient) {
             patient = coxi_wait_until(&reader->may_take, &reader->lock, &until);

@@ -1,6 +1,6 @@
 /*
  * A reader: the batches of one task. A thread of its own reads and decodes ahead of its
- * user. Memory: prefetch + 2 batches, or more if together they have less than 2 MiB;
+ * user. Memory: prefetch + 2 batches, or more if together they have less than 4 MiB;
  * if records are mixed also shuffle_window records; and the blocks of the file that
  * these point into.
  *
