@@ -27,7 +27,7 @@
 #include "coordinator/datasets/spec.h"
 #include "coordinator/datasets/tasks.h"
 
-enum { COXI_PACE_SECONDS = 16 };
+enum { COXI_PACE_SECONDS = 16, COXI_FAILING_EPOCHS = 16 };
 
 /* How much was done in each of the last seconds. */
 struct coxi_pace {
@@ -45,6 +45,12 @@ struct coxi_untold_tasks {
     uint64_t skipped;
     int code; /* of the first one */
     char text[COXI_TEXT_MAX];
+};
+
+/* How many tasks of an epoch have failed for good. */
+struct coxi_failed_tasks {
+    uint64_t epoch;
+    uint64_t n;
 };
 
 /* Why the data set gives out no more tasks. */
@@ -78,8 +84,8 @@ struct cox_dataset {
     uint64_t epochs_over;               /* of which an event has told */
     struct cox_dataset_progress counts; /* those that only grow */
     struct coxi_untold_tasks untold;
-    uint64_t failing_epoch; /* the last one in which a task has failed for good */
-    uint64_t n_failed;      /* tasks that have, since that epoch's first */
+    /* by the epoch's number, modulo */
+    struct coxi_failed_tasks failed_tasks[COXI_FAILING_EPOCHS];
     struct coxi_halt halt;
     bool lacks_worker;   /* a task came back because no worker was there for it */
     char *first_failure; /* NULL: none */

@@ -319,7 +319,9 @@ static int find_epoch(struct giving *giving)
     int r = 0;
     coxi_lock(&giving->c->lock);
     uint64_t floor = coxi_tasks_floor(tasks);
-    if (floor >= tasks->end) {
+    if (dataset->halt.code != 0) {
+        r = coxi_error(dataset->halt.code, "%s", dataset->halt.text);
+    } else if (floor >= tasks->end) {
         r = tell_failures(dataset, coxi_error(COX_EEOF,
                                               "every epoch of data set '%s' "
                                               "is over",

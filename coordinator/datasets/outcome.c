@@ -162,24 +162,33 @@ static void note_first(struct cox_dataset *dataset, int code,
 
 /* ---- the end of a task */
 
+/* Counts a task of the epoch that has failed for good; returns how many have. Tasks of
+ * several epochs may be under way. One that is COXI_FAILING_EPOCHS behind another is not
+ * counted any more. */
+static uint64_t count_failed(struct cox_dataset *dataset,
+                             uint64_t epoch) COXI_REQUIRES_C_LOCK
+{
+    struct coxi_failed_tasks *failed =
+        &dataset->failed_tasks[epoch % COXI_FAILING_EPOCHS];
+    if (failed->epoch < epoch) {
+        *failed = (struct coxi_failed_tasks){epoch, 0};
+    }
+    return failed->epoch == epoch ? ++failed->n : 0;
+}
+
 /* A task has failed for good. If too many of its epoch have, the data set ends. */
 static void note_failed(struct cox_dataset *dataset, uint64_t position, int code,
                         const char *text) COXI_REQUIRES_C_LOCK
 {
     uint64_t epoch = position / dataset->tasks.n;
-    if (epoch > dataset->failing_epoch) {
-        dataset->failing_epoch = epoch;
-        dataset->n_failed = 0;
-    }
-    dataset->n_failed++;
-    if (dataset->n_failed == dataset->spec.failed_max && dataset->halt.code == 0) {
+    uint64_t n = count_failed(dataset, epoch);
+    if (n > 0 && n == dataset->spec.failed_max && dataset->halt.code == 0) {
         dataset->halt.code = code;
         (void)snprintf(dataset->halt.text, sizeof(dataset->halt.text),
                        "epoch %" PRIu64 " of data set '%s' has ended early, because "
                        "%" PRIu64 " of its tasks ha%s failed (failed_max); the last: "
                        "%.300s",
-                       epoch, dataset->name, dataset->n_failed,
-                       dataset->n_failed == 1 ? "s" : "ve", text);
+                       epoch, dataset->name, n, n == 1 ? "s" : "ve", text);
     }
 }
 

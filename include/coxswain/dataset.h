@@ -155,7 +155,8 @@ COX_API int cox_schedule_next(struct cox_coordinator *c, struct cox_function *fu
  * Schedules all tasks of the epoch that is under way, or of the next one, and waits
  * until each of them is done or has failed. 0; COX_EEOF: there is no epoch left. If
  * tasks have failed or were skipped, it returns their error as cox_schedule_next does;
- * the epoch is over then, too. Other errors: those of cox_schedule_next.
+ * the epoch is over then, too, unless it has ended early (failed_max). Other errors:
+ * those of cox_schedule_next.
  */
 COX_API int cox_schedule_epoch(struct cox_coordinator *c, struct cox_function *function,
                                struct cox_dataset *dataset,

@@ -164,6 +164,72 @@ TEST(a_task_of_which_a_part_is_applied_is_never_given_out_again)
     rows_close(&rows);
 }
 
+/* ---- too many failures */
+
+TEST(failures_of_another_epoch_do_not_end_an_epoch)
+{
+    struct rows rows;
+    struct cox_dataset_spec spec = rows_spec();
+    struct cox_call call = COX_CALL_INIT;
+    struct cox_future *first;
+    struct cox_future *next;
+    const char *gate = coxi_test_path("gate");
+    const int64_t row = 1;
+    const struct cox_value args[] = {COX_VECTOR("gate", COX_U8, strlen(gate) + 1, gate),
+                                     COX_SCALAR("slow_row", COX_I64, &row),
+                                     COX_SCALAR("fail_row", COX_I64, &row)};
+    spec.epochs = 2;
+    spec.failures_max = 1;
+    spec.failed_max = 2;
+    coxi_test_write(gate, "", 0);
+    rows_open(&rows, 2, NULL, &spec);
+    struct cox_function *step = crew_function(&rows.crew, "count_lines");
+    call.args = args;
+    call.n_args = 3;
+    /* the first task hangs until the next epoch's first one has failed */
+    assert_code(0, cox_schedule_next(rows.crew.c, step, rows.dataset, &call, &first));
+    for (uint64_t i = rows_progress(&rows).tasks; i > 1; i--) {
+        assert_code(0, rows_next(&rows, "count_lines", NULL));
+    }
+    call.args = &args[2];
+    call.n_args = 1;
+    assert_code(0, cox_schedule_next(rows.crew.c, step, rows.dataset, &call, &next));
+    assert_code(COX_ESTEP, cox_future_wait(next, 10000));
+    assert_int_equal(unlink(gate), 0);
+    assert_code(COX_ESTEP, cox_future_wait(first, 10000));
+    assert_code(COX_ESTEP, rows_run(&rows, "count_lines", NULL, 0));
+    assert_error_names("2 failed");
+    assert_counts(&rows, 0, 2);
+    cox_future_free(first);
+    cox_future_free(next);
+    rows_close(&rows);
+}
+
+TEST(an_epoch_that_has_ended_early_is_never_over)
+{
+    static const char *path;
+    struct rows rows;
+    struct cox_dataset_spec spec = rows_spec();
+    struct cox_call call = COX_CALL_INIT;
+    const int64_t row = 1;
+    const struct cox_value arg = COX_SCALAR("fail_row", COX_I64, &row);
+    path = coxi_test_path("rows-0");
+    spec.files = &path;
+    spec.task_bytes = 1 << 20; /* one task */
+    spec.failures_max = 1;
+    spec.failed_max = 1;
+    call.args = &arg;
+    call.n_args = 1;
+    rows_open(&rows, 1, NULL, &spec);
+    struct cox_function *step = crew_function(&rows.crew, "count_lines");
+    for (int i = 0; i < 3; i++) {
+        assert_code(COX_ESTEP,
+                    cox_schedule_epoch(rows.crew.c, step, rows.dataset, &call));
+        assert_error_names("has ended early");
+    }
+    rows_close(&rows);
+}
+
 /* ---- cancelled */
 
 TEST(a_cancelled_task_is_given_out_again)
