@@ -80,6 +80,11 @@ void coxi_dataset_free(struct cox_dataset *dataset)
         return;
     }
     coxi_tasks_fini(&dataset->tasks);
+    while (dataset->adopted != NULL) {
+        struct coxi_adopted_file *file = dataset->adopted;
+        dataset->adopted = file->next;
+        free(file);
+    }
     coxi_mutex_fini(&dataset->turn);
     coxi_decoding_fini(&dataset->spec.decoding);
     coxi_buffer_fini(&dataset->packed);

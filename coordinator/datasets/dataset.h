@@ -53,6 +53,12 @@ struct coxi_failed_tasks {
     uint64_t n;
 };
 
+/* A file of the client that a task of an older client's closure has. */
+struct coxi_adopted_file {
+    struct coxi_adopted_file *next;
+    char name[];
+};
+
 /* Why the data set gives out no more tasks. */
 struct coxi_halt {
     int code; /* of the last task that has failed; 0: it goes on */
@@ -80,6 +86,7 @@ struct cox_dataset {
     /* ---- guarded by c->lock */
 
     bool created; /* by this client; otherwise the checkpoint has it */
+    struct coxi_adopted_file *adopted; /* workers get these before it is created */
     struct coxi_tasks tasks;
     uint64_t epochs_over;               /* of which an event has told */
     struct cox_dataset_progress counts; /* those that only grow */
@@ -131,6 +138,12 @@ void coxi_dataset_tell_task(const struct cox_dataset *dataset, uint64_t position
 
 /* Tells of the epochs that are over by now. */
 void coxi_dataset_tell_epochs(struct cox_dataset *dataset) COXI_REQUIRES_C_LOCK;
+
+/* ---- saved.c */
+
+/* True if an older client's closure has a task with this file of the client. */
+bool coxi_dataset_has_adopted(const struct cox_dataset *dataset,
+                              const char *name) COXI_REQUIRES_C_LOCK;
 
 /* ---- progress.c */
 

@@ -108,6 +108,15 @@ void coxi_datasets_uncount(const struct coxi_closure *closure,
 
 /* ---- reading */
 
+bool coxi_dataset_has_adopted(const struct cox_dataset *dataset, const char *name)
+{
+    const struct coxi_adopted_file *file = dataset->adopted;
+    while (file != NULL && strcmp(file->name, name) != 0) {
+        file = file->next;
+    }
+    return file != NULL;
+}
+
 /* Its counts and its tasks. */
 static int load_state(const struct coxi_manifest_dataset *from, struct cox_dataset *to)
 {
@@ -213,6 +222,25 @@ static int find_task(const struct coxi_closure *closure, const void **ret, size_
                                "a closure of the checkpoint has malformed arguments");
 }
 
+/* The closure may run before the program has created the data set: until then this tells
+ * which of the client's files a worker may have. */
+static int adopt_file(struct cox_dataset *dataset,
+                      const char *name) COXI_REQUIRES_C_LOCK
+{
+    if (coxi_dataset_has_adopted(dataset, name)) {
+        return 0;
+    }
+    size_t len = strlen(name) + 1;
+    struct coxi_adopted_file *file = malloc(sizeof(*file) + len);
+    if (file == NULL) {
+        return coxi_error_memory("a file of a data set");
+    }
+    memcpy(file->name, name, len);
+    file->next = dataset->adopted;
+    dataset->adopted = file;
+    return 0;
+}
+
 /* Puts the task of its data set under way. */
 static int adopt(struct coxi_closure *closure, const struct coxi_task *task)
 {
@@ -225,7 +253,9 @@ static int adopt(struct coxi_closure *closure, const struct coxi_task *task)
     struct cox_dataset *dataset = coxi_dataset_find(c, task->dataset);
     bool fits = dataset != NULL && task->position < dataset->tasks.next &&
                 !coxi_tasks_has_again(&dataset->tasks, task->position);
-    if (fits) {
+    int r =
+        fits && task->source == COX_SOURCE_CLIENT ? adopt_file(dataset, task->file) : 0;
+    if (fits && r == 0) {
         handout->dataset = dataset;
         handout->closure = closure;
         handout->position = task->position;
@@ -237,14 +267,15 @@ static int adopt(struct coxi_closure *closure, const struct coxi_task *task)
         coxi_tasks_adopt(&dataset->tasks, handout);
     }
     coxi_unlock(&c->lock);
-    if (!fits) {
-        free(handout);
-        return coxi_error(COX_EFORMAT,
-                          "a closure of the checkpoint has a task of data set '%s' "
-                          "that the checkpoint lacks, or has twice",
-                          task->dataset);
+    if (fits && r == 0) {
+        return 0;
     }
-    return 0;
+    free(handout);
+    return r != 0 ? r
+                  : coxi_error(COX_EFORMAT,
+                               "a closure of the checkpoint has a task of data set "
+                               "'%s' that the checkpoint lacks, or has twice",
+                               task->dataset);
 }
 
 int coxi_datasets_adopt(struct coxi_closure *closure)

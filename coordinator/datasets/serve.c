@@ -352,26 +352,33 @@ static void *run(void *arg)
 
 /* ---- on the loop */
 
-/* Checks a request, and finds the name of its file in the data set's list. */
-static int find_file(struct cox_coordinator *c, const struct coxi_file_read *wanted,
-                     const char **ret)
+/* True if a task of the data set has the file. If the program has not created the data
+ * set yet, only tasks of an older client's closures are under way. */
+static bool has_file(const struct cox_dataset *dataset,
+                     const struct coxi_file_read *wanted) COXI_REQUIRES_C_LOCK
+{
+    if (dataset->spec.source != COX_SOURCE_CLIENT) {
+        return false;
+    }
+    if (!dataset->created) {
+        return coxi_dataset_has_adopted(dataset, wanted->file);
+    }
+    return wanted->place < dataset->files.n_tasks &&
+           strcmp(coxi_files_task(&dataset->files, wanted->place).file->name,
+                  wanted->file) == 0;
+}
+
+static int check_wanted(struct cox_coordinator *c, const struct coxi_file_read *wanted)
 {
     int r = 0;
     coxi_lock(&c->lock);
     const struct cox_dataset *dataset = coxi_dataset_find(c, wanted->dataset);
-    if (dataset == NULL || !dataset->created) {
+    if (dataset == NULL) {
         r = coxi_error(COX_ENOTREADY, "%s: the program has not created data set '%s'",
                        coxi_name_shown(wanted->file).text, wanted->dataset);
-    } else if (dataset->spec.source != COX_SOURCE_CLIENT ||
-               wanted->place >= dataset->files.n_tasks) {
+    } else if (!has_file(dataset, wanted)) {
         r = coxi_error(COX_EREFUSED, "%s is no file of the client in data set '%s'",
                        coxi_name_shown(wanted->file).text, wanted->dataset);
-    } else {
-        *ret = coxi_files_task(&dataset->files, wanted->place).file->name;
-        if (strcmp(*ret, wanted->file) != 0) {
-            r = coxi_error(COX_EREFUSED, "%s is no file of the client in data set '%s'",
-                           coxi_name_shown(wanted->file).text, wanted->dataset);
-        }
     }
     coxi_unlock(&c->lock);
     return r == 0 && (wanted->len == 0 || wanted->len > READ_MAX)
@@ -396,11 +403,11 @@ static int start(struct coxi_served *served)
     return r;
 }
 
-static int request_new(struct coxi_link *link, uint64_t number, const char *file,
+static int request_new(struct coxi_link *link, uint64_t number,
                        const struct coxi_file_read *wanted, struct request **ret)
 {
     struct request *request = calloc(1, sizeof(*request));
-    char *name = strdup(file);
+    char *name = strdup(wanted->file);
     if (request == NULL || name == NULL) {
         free(request);
         free(name);
@@ -456,11 +463,10 @@ void coxi_served_want(struct coxi_worker *worker, uint64_t request,
 {
     struct coxi_served *served = worker->c->served;
     struct coxi_link *link = coxi_conn_link(worker->control);
-    const char *file = NULL;
     struct request *made = NULL;
-    int r = find_file(worker->c, wanted, &file);
+    int r = check_wanted(worker->c, wanted);
     r = r == 0 ? start(served) : r;
-    r = r == 0 ? request_new(link, request, file, wanted, &made) : r;
+    r = r == 0 ? request_new(link, request, wanted, &made) : r;
     r = r == 0 ? put(served, made) : r;
     if (r != 0) {
         refuse(link, request, r, coxi_error_text());

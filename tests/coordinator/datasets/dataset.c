@@ -42,9 +42,14 @@ struct cox_dataset_spec rows_spec(void)
 void rows_open(struct rows *rows, int n_workers, const struct cox_options *options,
                const struct cox_dataset_spec *spec)
 {
+    crew_open(&rows->crew, 2, n_workers, "lines", options);
+    rows_create(rows, spec);
+}
+
+void rows_create(struct rows *rows, const struct cox_dataset_spec *spec)
+{
     struct cox_dataset_spec plain = rows_spec();
     struct cox_variable_spec counts = COX_VARIABLE_SPEC_INIT;
-    crew_open(&rows->crew, 2, n_workers, "lines", options);
     counts.name = "rows";
     counts.dtype = COX_I64;
     counts.rank = 1;

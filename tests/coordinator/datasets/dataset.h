@@ -23,6 +23,8 @@ struct cox_dataset_spec rows_spec(void);
 /* Opens a crew of 2 ps, and a data set (`spec` NULL: rows_spec). */
 void rows_open(struct rows *rows, int n_workers, const struct cox_options *options,
                const struct cox_dataset_spec *spec);
+/* Creates the variable and the data set in a crew with the module. */
+void rows_create(struct rows *rows, const struct cox_dataset_spec *spec);
 void rows_close(struct rows *rows);
 
 /* A call with up to 4 integers as arguments, for one call of cox_schedule_next. */

@@ -135,22 +135,27 @@ static bool is_done(void *arg)
     return rows_progress(goal->rows).done >= goal->done;
 }
 
+enum end { END_DONE, END_FAILS, END_FLUSHED };
+
 /* Takes a checkpoint while the first task hangs, and five later ones are done; then the
- * client is closed. If `fails`, the step fails once it does not hang any more. */
+ * client is closed. `end`: the step fails once it does not hang any more, or it has
+ * flushed its batches before. */
 static void save_amid(const struct cox_options *options,
-                      const struct cox_dataset_spec *spec, const char *gate, bool fails)
+                      const struct cox_dataset_spec *spec, const char *gate,
+                      enum end end)
 {
     struct rows rows;
     struct cox_call call = COX_CALL_INIT;
     const int64_t row = 1; /* row 0 */
-    const struct cox_value args[] = {COX_VECTOR("gate", COX_U8, strlen(gate) + 1, gate),
-                                     COX_SCALAR("slow_row", COX_I64, &row),
-                                     COX_SCALAR("fail_row", COX_I64, &row)};
+    const struct cox_value args[] = {
+        COX_VECTOR("gate", COX_U8, strlen(gate) + 1, gate),
+        COX_SCALAR("slow_row", COX_I64, &row),
+        COX_SCALAR(end == END_FAILS ? "fail_row" : "flush", COX_I64, &row)};
     coxi_test_write(gate, "", 0);
     rows_open(&rows, 2, options, spec);
     struct goal goal = {&rows, 5};
     call.args = args;
-    call.n_args = fails ? 3 : 2;
+    call.n_args = end != END_DONE ? 3 : 2;
     for (int i = 0; i < 6; i++) {
         assert_code(0, cox_schedule_next(rows.crew.c,
                                          crew_function(&rows.crew, "count_lines"),
@@ -168,7 +173,7 @@ static void assert_goes_on_amid(bool fails)
     struct cox_progress progress = COX_PROGRESS_INIT;
     struct cox_options options = options_in(coxi_test_path("amid"));
     struct cox_dataset_spec spec = spec_of(0);
-    save_amid(&options, &spec, coxi_test_path("gate"), fails);
+    save_amid(&options, &spec, coxi_test_path("gate"), fails ? END_FAILS : END_DONE);
     rows_open(&rows, 2, &options, &spec);
     assert_code(0, cox_progress(rows.crew.c, &progress));
     assert_int_equal(progress.rerun, 1);
@@ -191,6 +196,24 @@ TEST(a_task_under_way_in_the_checkpoint_counts_once)
 TEST(a_task_under_way_in_the_checkpoint_may_fail_and_come_again)
 {
     assert_goes_on_amid(true);
+}
+
+/* A part of the task is applied, so it could not be given out again. */
+TEST(a_task_under_way_has_its_file_before_the_data_set_is_created)
+{
+    struct rows rows;
+    struct cox_options options = options_in(coxi_test_path("late"));
+    struct cox_dataset_spec spec = spec_of(0);
+    spec.source = COX_SOURCE_CLIENT;
+    save_amid(&options, &spec, coxi_test_path("gate"), END_FLUSHED);
+    crew_open(&rows.crew, 2, 2, "lines", &options);
+    assert_code(0, cox_join(rows.crew.c, -1));
+    rows_create(&rows, &spec);
+    assert_code(COX_EEOF, rows_run(&rows, "count_lines", NULL, 0));
+    rows_assert_all(&rows, EPOCHS);
+    struct cox_dataset_progress p = rows_progress(&rows);
+    assert_true(p.done == EPOCHS * p.tasks && p.failed == 0 && p.retries == 0);
+    rows_close(&rows);
 }
 
 /* ---- killed */
