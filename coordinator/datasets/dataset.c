@@ -149,8 +149,10 @@ static int attach(struct cox_dataset *found, const struct coxi_dataset_parts *wa
     int r = match(found, wanted, files);
     r = r == 0 ? coxi_tasks_init(&longer, files->n_tasks, wanted->spec.epochs) : r;
     if (r != 0) {
-        return coxi_error(r, "data set '%s' of the checkpoint: %s", found->name,
-                          coxi_error_text());
+        return coxi_error(r,
+                          "data set '%s' of the checkpoint: %.600s; give it the files "
+                          "and the spec that it had, or take another name",
+                          found->name, coxi_error_text());
     }
     found->tasks.end = longer.end;
     found->spec.epochs = wanted->spec.epochs;

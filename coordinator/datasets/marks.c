@@ -83,7 +83,7 @@ static int check_group(const struct coxi_files *files, size_t begin, size_t end,
     const struct coxi_manifest_mark is = mark_of(files, begin, end);
     tell_files(files, begin, end, name, sizeof(name));
     if (is.names != was->names) {
-        return coxi_error(COX_ECONFLICT, "it did not have %s at this place", name);
+        return coxi_error(COX_ECONFLICT, "it had another file in place of %s", name);
     }
     if (is.bytes != was->bytes) {
         return coxi_error(COX_ECONFLICT,

@@ -262,8 +262,8 @@ void coxi_dataset_tell_epochs(struct cox_dataset *dataset)
     uint64_t over = tasks->n > 0 ? coxi_tasks_floor(tasks) / tasks->n : 0;
     for (; dataset->epochs_over < over; dataset->epochs_over++) {
         coxi_event(dataset->c, COX_EVENT_EPOCH_DONE, COXI_OF(.level = 0),
-                   "epoch %" PRIu64 " of data set '%s' is over: %" PRIu64
-                   " records so far, %" PRIu64 " tasks failed, %" PRIu64 " skipped",
+                   "epoch %" PRIu64 " of data set '%s' is over; in all epochs so far: "
+                   "%" PRIu64 " records, %" PRIu64 " tasks failed, %" PRIu64 " skipped",
                    dataset->epochs_over, dataset->name, dataset->counts.records,
                    dataset->counts.failed, dataset->counts.skipped);
     }

@@ -46,7 +46,9 @@ enum cox_bad_record {
     /* its task fails, and is tried again like any other that fails */
     COX_BAD_FAIL = 0,
     COX_BAD_SKIP_RECORD = 1, /* it is left out and counted */
-    COX_BAD_SKIP_TASK = 2,   /* no record of its task counts; it is not tried again */
+    /* no record of its task counts; it is not tried again. After a flush of the step, the
+     * task has failed (COX_EPARTIAL), and what was flushed stays */
+    COX_BAD_SKIP_TASK = 2,
 };
 
 #define COX_EPOCHS_FOREVER UINT64_MAX
