@@ -18,58 +18,47 @@
 #include "data/csv.h"
 #include "data/format_tfrecord.h"
 #include "data/name.h"
+#include "data/part.h"
 #include "data/recordio_write.h"
 #include "data/stream.h"
 
 enum { BUFFER = 256 << 10 };
 
 struct coxi_data_output {
-    struct coxi_recordio_writer *recordio; /* NULL: the rest is used */
-    int fd;
-    gzFile gz; /* NULL, or writes to `fd` */
+    struct coxi_recordio_writer *recordio; /* NULL: the part is used */
+    struct coxi_part part;
+    gzFile gz; /* NULL, or writes to the part */
     uint32_t format;
     struct coxi_buffer buffer;
     char path[PATH_MAX];
-    char part[PATH_MAX];
 };
 
+/* Removes the part, unless it was finished. */
 static void output_free(struct coxi_data_output *output)
 {
     if (output->gz != NULL) {
         (void)gzclose(output->gz);
     }
-    if (output->fd >= 0) {
-        (void)close(output->fd);
-    }
+    coxi_part_abandon(&output->part);
     coxi_buffer_fini(&output->buffer);
     free(output);
 }
 
-static int cannot_write(const struct coxi_data_output *output)
-{
-    return coxi_error_errno(COX_EIO, "cannot write %s", output->part);
-}
-
 static int open_gz(struct coxi_data_output *output)
 {
-    int fd = fcntl(output->fd, F_DUPFD_CLOEXEC, 0); /* gzclose closes it */
+    int fd = fcntl(output->part.fd, F_DUPFD_CLOEXEC, 0); /* gzclose closes it */
     output->gz = fd >= 0 ? gzdopen(fd, "wb") : NULL;
     if (output->gz == NULL && fd >= 0) {
         (void)close(fd);
     }
-    return output->gz != NULL ? 0 : cannot_write(output);
+    return output->gz != NULL ? 0 : coxi_part_cannot_write(&output->part);
 }
 
 static int open_part(struct coxi_data_output *output, const char *path)
 {
-    int r = coxi_path(output->path, "%s", path);
-    r = r == 0 ? coxi_path(output->part, "%s.part", path) : r;
+    int r = coxi_part_open(path, &output->part);
     if (r != 0) {
         return r;
-    }
-    output->fd = open(output->part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (output->fd < 0) {
-        return cannot_write(output);
     }
     return coxi_name_inflates(path) ? open_gz(output) : 0;
 }
@@ -81,9 +70,13 @@ int coxi_data_output_open(const char *path, uint32_t format, uint32_t codec,
     if (output == NULL) {
         return coxi_error_memory(path);
     }
-    output->fd = -1;
+    output->part.fd = -1;
     output->format = format;
-    int r;
+    int r = coxi_path(output->path, "%s", path);
+    if (r != 0) {
+        output_free(output);
+        return r;
+    }
     if (format != COX_RECORDIO) {
         r = open_part(output, path);
     } else if (coxi_name_inflates(path)) {
@@ -108,9 +101,9 @@ static int flush(struct coxi_data_output *output)
     bool ok = len == 0 ||
               (output->gz != NULL
                    ? gzwrite(output->gz, output->buffer.data, (unsigned)len) == (int)len
-                   : coxi_fd_write(output->fd, output->buffer.data, len) == 0);
+                   : coxi_fd_write(output->part.fd, output->buffer.data, len) == 0);
     output->buffer.len = 0;
-    return ok ? 0 : cannot_write(output);
+    return ok ? 0 : coxi_part_cannot_write(&output->part);
 }
 
 int coxi_data_output_add(struct coxi_data_output *output, const void *record,
@@ -184,16 +177,10 @@ static int finish_part(struct coxi_data_output *output)
 {
     int r = flush(output);
     if (r == 0 && output->gz != NULL) {
-        r = gzclose(output->gz) == Z_OK ? 0 : cannot_write(output);
+        r = gzclose(output->gz) == Z_OK ? 0 : coxi_part_cannot_write(&output->part);
         output->gz = NULL;
     }
-    if (r == 0 && fsync(output->fd) != 0) {
-        r = cannot_write(output);
-    }
-    if (r == 0 && rename(output->part, output->path) != 0) {
-        r = coxi_error_errno(COX_EIO, "cannot write %s", output->path);
-    }
-    return r;
+    return r == 0 ? coxi_part_finish(&output->part) : r;
 }
 
 int coxi_data_output_finish(struct coxi_data_output *output)
@@ -208,9 +195,6 @@ int coxi_data_output_finish(struct coxi_data_output *output)
     } else {
         r = finish_part(output);
     }
-    if (r != 0 && output->fd >= 0) {
-        (void)unlink(output->part);
-    }
     output_free(output);
     return r;
 }
@@ -221,9 +205,6 @@ void coxi_data_output_abandon(struct coxi_data_output *output)
         return;
     }
     coxi_recordio_abandon(output->recordio);
-    if (output->fd >= 0) {
-        (void)unlink(output->part);
-    }
     output_free(output);
 }
 
@@ -247,10 +228,27 @@ uint32_t coxi_data_output_format(const char *path, const char *option)
                                              : COX_TEXT;
 }
 
-int coxi_data_output_check(const char *path, char *const *files, size_t n)
+/* Fails if `written`, a file of the output `path`, is one of the files. */
+static int check_inputs(const char *path, const char *written, char *const *files,
+                        size_t n)
 {
     struct stat out;
     struct stat in;
+    for (size_t i = 0; stat(written, &out) == 0 && i < n; i++) {
+        if (stat(files[i], &in) == 0 && in.st_dev == out.st_dev &&
+            in.st_ino == out.st_ino) {
+            return coxi_error(COX_EINVAL,
+                              "%s is read and written: name another output "
+                              "than %s",
+                              written, path);
+        }
+    }
+    return 0;
+}
+
+int coxi_data_output_check(const char *path, char *const *files, size_t n)
+{
+    struct stat out;
     if (coxi_name_has_scheme(path)) {
         return coxi_error(COX_EINVAL, "%s is an address: only files can be written",
                           coxi_name_shown(path).text);
@@ -261,11 +259,8 @@ int coxi_data_output_check(const char *path, char *const *files, size_t n)
                           "%s is there, and is no regular file: name another output",
                           path);
     }
-    for (size_t i = 0; stat(path, &out) == 0 && i < n; i++) {
-        if (stat(files[i], &in) == 0 && in.st_dev == out.st_dev &&
-            in.st_ino == out.st_ino) {
-            return coxi_error(COX_EINVAL, "%s is read and written", path);
-        }
-    }
-    return 0;
+    int r = check_inputs(path, path, files, n);
+    char part[PATH_MAX];
+    r = r == 0 ? coxi_path(part, "%s" COXI_PART_END, path) : r;
+    return r == 0 ? check_inputs(path, part, files, n) : r;
 }

@@ -1,37 +1,29 @@
 /* See recordio_write.h. A chunk is collected in memory. */
 #include "data/recordio_write.h"
 
-#include <fcntl.h>
-#include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/buffer.h"
 #include "common/crc.h"
 #include "common/error.h"
 #include "common/file.h"
 #include "data/codec.h"
+#include "data/part.h"
 #include "data/recordio.h"
 #include "data/stream.h"
 
 struct coxi_recordio_writer {
-    int fd;
+    struct coxi_part part;
     uint32_t codec;
     size_t chunk_bytes;
     struct coxi_buffer records; /* of the chunk, with their lengths */
     struct coxi_buffer encoded;
     uint32_t n;
-    char path[PATH_MAX];
-    char part[PATH_MAX];
 };
 
 static void writer_free(struct coxi_recordio_writer *writer)
 {
-    if (writer->fd >= 0) {
-        (void)close(writer->fd);
-    }
     coxi_buffer_fini(&writer->records);
     coxi_buffer_fini(&writer->encoded);
     free(writer);
@@ -44,17 +36,9 @@ int coxi_recordio_create(const char *path, uint32_t codec, size_t chunk_bytes,
     if (writer == NULL) {
         return coxi_error_memory(path);
     }
-    writer->fd = -1;
     writer->codec = codec;
     writer->chunk_bytes = chunk_bytes > 0 ? chunk_bytes : COXI_RECORDIO_CHUNK;
-    int r = coxi_path(writer->path, "%s", path);
-    r = r == 0 ? coxi_path(writer->part, "%s.part", path) : r;
-    if (r == 0) {
-        writer->fd = open(writer->part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-        r = writer->fd >= 0
-                ? 0
-                : coxi_error_errno(COX_EIO, "cannot write %s", writer->part);
-    }
+    int r = coxi_part_open(path, &writer->part);
     if (r != 0) {
         writer_free(writer);
         return r;
@@ -66,9 +50,9 @@ int coxi_recordio_create(const char *path, uint32_t codec, size_t chunk_bytes,
 static int write_all(const struct coxi_recordio_writer *writer, const void *bytes,
                      size_t len)
 {
-    return coxi_fd_write(writer->fd, bytes, len) == 0
+    return coxi_fd_write(writer->part.fd, bytes, len) == 0
                ? 0
-               : coxi_error_errno(COX_EIO, "cannot write %s", writer->part);
+               : coxi_part_cannot_write(&writer->part);
 }
 
 static int write_chunk(struct coxi_recordio_writer *writer)
@@ -106,7 +90,7 @@ int coxi_recordio_add(struct coxi_recordio_writer *writer, const void *record,
     int r = 0;
     if (len > COXI_RECORD_MAX / 2) {
         return coxi_error(COX_ELIMIT, "%s: a record of %zu bytes; the limit is %zu",
-                          writer->path, len, COXI_RECORD_MAX / 2);
+                          writer->part.path, len, COXI_RECORD_MAX / 2);
     }
     if (writer->records.len + sizeof(length) + len > writer->chunk_bytes) {
         r = write_chunk(writer);
@@ -130,24 +114,15 @@ int coxi_recordio_finish(struct coxi_recordio_writer *writer)
         return 0;
     }
     int r = write_chunk(writer);
-    if (r == 0 && fsync(writer->fd) != 0) {
-        r = coxi_error_errno(COX_EIO, "cannot write %s", writer->part);
-    }
-    if (r == 0 && rename(writer->part, writer->path) != 0) {
-        r = coxi_error_errno(COX_EIO, "cannot write %s", writer->path);
-    }
-    if (r != 0) {
-        coxi_recordio_abandon(writer);
-        return r;
-    }
-    writer_free(writer);
-    return 0;
+    r = r == 0 ? coxi_part_finish(&writer->part) : r;
+    coxi_recordio_abandon(writer);
+    return r;
 }
 
 void coxi_recordio_abandon(struct coxi_recordio_writer *writer)
 {
     if (writer != NULL) {
-        (void)unlink(writer->part);
+        coxi_part_abandon(&writer->part);
         writer_free(writer);
     }
 }

@@ -1,6 +1,8 @@
 /* coxswain data convert and index. */
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -158,6 +160,52 @@ TEST(an_output_is_no_input)
     char *path = data_write("a.txt", "words\n");
     data_prints("is read and written", 2, "convert", path, path);
     data_prints("--codec gzip", 2, "convert", path, coxi_test_path("b.recordio.gz"));
+}
+
+TEST(the_part_of_an_output_is_no_input)
+{
+    char *part = data_write("a.txt.part", "words\n");
+    char *same = data_write("same.txt", "words\n");
+    char *path = coxi_test_path("a.txt");
+    data_prints("is read and written", 2, "convert", "--format=text", part, path);
+    data_assert_same(same, part);
+}
+
+TEST(a_part_that_a_killed_process_left_is_written_anew)
+{
+    char *path = data_write("a.txt", "words\n");
+    char *left = data_write("b.txt.part", "many more words\n");
+    char *to = coxi_test_path("b.txt");
+    data_prints("1 record", 0, "convert", path, to);
+    data_assert_same(path, to);
+    assert_int_not_equal(0, access(left, F_OK));
+}
+
+/* For lines and for RecordIO, whose writers differ. */
+TEST(a_part_that_is_no_file_or_is_being_written_is_left_alone)
+{
+    static const char *const names[] = {"b.txt", "b.recordio"};
+    char *path = data_write("a.txt", "words\n");
+    char *target = data_write("target.txt", "kept\n");
+    char *same = data_write("same.txt", "kept\n");
+    for (size_t i = 0; i < 2; i++) {
+        char *to = coxi_test_path(names[i]);
+        char part[PATH_MAX];
+        (void)snprintf(part, sizeof(part), "%s.part", to);
+        assert_int_equal(0, symlink(target, part));
+        data_prints("no regular file", 2, "convert", path, to);
+        assert_int_equal(0, unlink(part));
+        assert_int_equal(0, mkfifo(part, 0600));
+        data_prints("no regular file", 2, "convert", path, to);
+        assert_int_equal(0, unlink(part));
+        int fd = open(part, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+        assert_int_equal(0, flock(fd, LOCK_EX));
+        data_prints("by another process", 1, "convert", path, to);
+        assert_int_equal(0, access(part, F_OK));
+        assert_int_equal(0, close(fd));
+        assert_int_not_equal(0, access(to, F_OK));
+    }
+    data_assert_same(same, target);
 }
 
 TEST(an_output_that_is_no_file_is_left_alone)
