@@ -29,6 +29,7 @@ enum {
     PROGRESS_BYTES = 64 << 10, /* a try that got so many is a success */
     PAUSE_MAX_MS = 10000,
     REASON_MAX = 512,
+    EXCESS_MAX = 1 << 20, /* bytes of answers that are errors or redirects */
 };
 
 static const struct coxi_http_limits usual_limits = {10000, 30, 5, 200};
@@ -103,6 +104,14 @@ static void handle_give(CURL *easy)
 
 /* ---- judging answers */
 
+/* Replaces what a terminal or a log must not get of a server's text. */
+static void make_plain(char *text)
+{
+    for (; *text != '\0'; text++) {
+        *text = *text >= ' ' && *text <= '~' ? *text : '?';
+    }
+}
+
 static int fail(struct answer *answer, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -113,6 +122,7 @@ static int fail(struct answer *answer, int code, const char *format, ...)
     va_start(args, format);
     (void)vsnprintf(answer->text, sizeof(answer->text), format, args);
     va_end(args);
+    make_plain(answer->text);
     answer->code = code;
     return code;
 }
@@ -162,9 +172,10 @@ static int note_file(struct answer *answer, uint64_t bytes)
                     file.bytes, http->file.bytes);
     }
     if (http->file.version == 0) {
-        http->file.version = file.version; /* answers behind the end have none */
+        http->file.version = file.version;
     }
-    return file.version == 0 || file.version == http->file.version
+    return file.version == http->file.version ||
+                   status_of(http->easy) == 416 /* has none */
                ? 0
                : fail(answer, COX_ECONFLICT,
                       "changed while it was read: its ETag or Last-Modified differs");
@@ -294,12 +305,12 @@ static size_t on_body(char *bytes, size_t size, size_t n, void *arg)
 static int on_progress(void *arg, curl_off_t down_total, curl_off_t down,
                        curl_off_t up_total, curl_off_t up)
 {
-    (void)down_total;
-    (void)down;
-    (void)up_total;
-    (void)up;
-    const struct coxi_http *http = arg;
-    return atomic_load(&http->cancelled);
+    (void)down_total, (void)up_total, (void)up;
+    struct answer *answer = arg;
+    if (down > EXCESS_MAX && (uint64_t)down - EXCESS_MAX > answer->len) {
+        return fail(answer, COX_EIO, "the server sends an answer without an end");
+    }
+    return atomic_load(&answer->http->cancelled);
 }
 
 /* ---- requests */
@@ -349,6 +360,7 @@ static CURLcode try_once(struct answer *answer)
                    answer->offset + answer->got, answer->offset + answer->len - 1);
     (void)curl_easy_setopt(easy, CURLOPT_RANGE, answer->all == NULL ? range : NULL);
     (void)curl_easy_setopt(easy, CURLOPT_WRITEDATA, answer);
+    (void)curl_easy_setopt(easy, CURLOPT_XFERINFODATA, answer);
     answer->http->curl_text[0] = '\0';
     CURLcode code = curl_easy_perform(easy);
     if (code == CURLE_OK) {
@@ -367,18 +379,20 @@ static void name_reason(struct answer *answer, char ret[REASON_MAX])
     ret[0] = '\0';
     if (len > 0) {
         (void)snprintf(ret, REASON_MAX, " (%.*s)", len, begin + strlen(tag));
+        make_plain(ret);
     }
 }
 
 /* The error of a request that is not repeated, after `tries`. */
 static int explain(struct answer *answer, CURLcode code, long status, int tries)
 {
-    const struct coxi_http *http = answer->http;
+    struct coxi_http *http = answer->http;
     char after[48] = "";
     char reason[REASON_MAX];
     if (tries > 1) {
         (void)snprintf(after, sizeof(after), ", in %d tries", tries);
     }
+    make_plain(http->curl_text);
     if (code != CURLE_OK) {
         return coxi_error(COX_EIO, "cannot read %s: %s%s", http->name,
                           http->curl_text[0] != '\0' ? http->curl_text
@@ -523,7 +537,6 @@ static bool set_options(struct coxi_http *http)
     (void)curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, http->curl_text);
     (void)curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
     (void)curl_easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, on_progress);
-    (void)curl_easy_setopt(easy, CURLOPT_XFERINFODATA, http);
     (void)curl_easy_setopt(easy, CURLOPT_NOPROGRESS, 0L);
     (void)curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, redirects);
     (void)curl_easy_setopt(easy, CURLOPT_MAXREDIRS, (long)REDIRECTS_MAX);

@@ -221,6 +221,26 @@ TEST(a_web_file_that_grows_is_a_conflict)
     expect_error("grow", COX_ECONFLICT, "it has 300004 bytes, and had 300000");
 }
 
+TEST(a_web_file_whose_version_is_no_longer_told_is_a_conflict)
+{
+    expect_error("untagged", COX_ECONFLICT, "its ETag or Last-Modified differs");
+}
+
+TEST(an_error_whose_body_does_not_end_is_given_up)
+{
+    expect_error("chatty", COX_EIO, "an answer without an end");
+}
+
+TEST(a_redirect_whose_body_does_not_end_is_given_up)
+{
+    expect_error("chatty_redirect", COX_EIO, "an answer without an end");
+}
+
+TEST(control_characters_of_a_server_are_not_in_errors)
+{
+    expect_error("colours", COX_EIO, "HTTP status 403 (?[31mred?event=x?)");
+}
+
 TEST(endless_redirects_are_an_error)
 {
     expect_error("loop", COX_EIO, "redirects");

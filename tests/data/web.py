@@ -108,6 +108,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if fault == "grow" and number > 0:
             content += b"more"
         size = len(content)
+        if fault == "untagged" and number > 0:
+            fault = "nothing tells its version"
         tag = '"%d"' % (number if fault == "swap" else 7)
         found = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
         if fault == "whole" or not found:
@@ -123,7 +125,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                          "bytes %d-%d/%d" % (first + shift, last + shift, size))
         if fault == "dated":
             self.send_header("Last-Modified", "Wed, 21 Oct 2015 07:28:00 GMT")
-        else:
+        elif fault != "nothing tells its version":
             self.send_header("ETag", tag)
         body = content[first:last + 1]
         self.send_header("Content-Length", str(len(body)))
@@ -140,6 +142,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
         else:
             self.wfile.write(body)
 
+    def endless(self, status, **headers):
+        """An answer whose body does not end."""
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        while True:  # until the client goes away
+            self.wfile.write(b"10000\r\n" + b"x" * 0x10000 + b"\r\n")
+
     def do_GET(self):
         path, _, query = self.path.partition("?")
         _, fault, name = path.split("/", 2)
@@ -154,6 +166,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 self.send_file(name, fault)
         elif fault == "flaky" and count(self.path) % 3 < 2:
             self.answer(500, b"<html>")
+        elif fault == "chatty":
+            self.endless(404)
+        elif fault == "chatty_redirect":
+            self.endless(302, Location="/plain/" + name)
+        elif fault == "colours":
+            self.answer(403, b"<Code>\x1b[31mred\nevent=x\x07</Code>")
         elif fault == "down":
             self.answer(503)
         elif fault == "moved":
