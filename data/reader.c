@@ -76,6 +76,7 @@ struct coxi_reader {
     bool marked;                /* `mark` is known */
 
     pthread_t thread;
+    bool runs; /* the thread; the user's */
     atomic_bool closing;
     atomic_bool cancelled;              /* nobody needs what is still to be read */
     struct coxi_mutex lock;             /* leaf */
@@ -376,7 +377,9 @@ static int start(struct coxi_reader *reader)
 {
     int r = check(reader);
     r = r == 0 ? make_slots(reader) : r;
-    return r == 0 ? coxi_thread_start(&reader->thread, "coxi-read", run, reader) : r;
+    r = r == 0 ? coxi_thread_start(&reader->thread, "coxi-read", run, reader) : r;
+    reader->runs = r == 0;
+    return r;
 }
 
 int coxi_reader_open(const struct coxi_task *task, struct coxi_source *source,
@@ -489,9 +492,10 @@ void coxi_reader_cancel(struct coxi_reader *reader)
     coxi_source_cancel(&reader->source);
 }
 
-void coxi_reader_close(struct coxi_reader *reader)
+/* Ends the thread. */
+static void stop(struct coxi_reader *reader)
 {
-    if (reader == NULL) {
+    if (!reader->runs) {
         return;
     }
     coxi_lock(&reader->lock);
@@ -500,5 +504,26 @@ void coxi_reader_close(struct coxi_reader *reader)
     coxi_unlock(&reader->lock);
     coxi_reader_cancel(reader);
     (void)pthread_join(reader->thread, NULL);
+    reader->runs = false;
+}
+
+int coxi_reader_end(struct coxi_reader *reader)
+{
+    stop(reader);
+    coxi_lock(&reader->lock);
+    bool whole = reader->end == COX_EEOF; /* then the thread has looked */
+    coxi_unlock(&reader->lock);
+    int r = whole || !reader->marked
+                ? 0
+                : coxi_source_check_unchanged(&reader->source, &reader->mark);
+    return r == COX_ECONFLICT ? r : 0;
+}
+
+void coxi_reader_close(struct coxi_reader *reader)
+{
+    if (reader == NULL) {
+        return;
+    }
+    stop(reader);
     reader_free(reader);
 }

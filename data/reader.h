@@ -38,7 +38,11 @@ void coxi_reader_counts(struct coxi_reader *reader, struct coxi_reader_counts *r
  * COX_ECANCELLED, perhaps after batches that were read ahead. */
 void coxi_reader_cancel(struct coxi_reader *reader);
 
-/* Ends the thread, wherever it is. Takes NULL. */
+/* Ends the thread, wherever it is: no batch comes any more. COX_ECONFLICT: the file has
+ * changed since its reading began; coxi_reader_next tells that at the end only. */
+int coxi_reader_end(struct coxi_reader *reader);
+
+/* Ends the thread, too. Takes NULL. */
 void coxi_reader_close(struct coxi_reader *reader);
 
 #endif

@@ -116,8 +116,15 @@ int coxi_batches_end(struct coxi_attempt *attempt)
     if (batches == NULL) {
         return 0;
     }
-    int r = batches->reader != NULL ? add_counts(attempt) : 0;
+    int r = 0;
     set_reader(attempt->running, NULL);
+    if (batches->reader != NULL) {
+        int changed = coxi_reader_end(batches->reader);
+        if (changed != 0 && attempt->unread == 0) {
+            (void)unread(attempt, changed);
+        }
+        r = add_counts(attempt);
+    }
     coxi_reader_close(batches->reader);
     coxi_task_fini(&batches->task);
     free(batches);

@@ -23,7 +23,8 @@ int coxi_batches_next(struct coxi_attempt *attempt, struct cox_batch *ret);
 void coxi_batches_cancel(struct coxi_running *running);
 
 /* The step has returned: closes the file. If the step has asked for batches, adds the
- * result COXI_TASK_RESULT. COX_ENOMEM. */
+ * result COXI_TASK_RESULT; if the file has changed meanwhile, the attempt cannot
+ * succeed (COX_ECONFLICT). COX_ENOMEM. */
 int coxi_batches_end(struct coxi_attempt *attempt);
 
 #endif

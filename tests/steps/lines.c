@@ -96,6 +96,15 @@ static int count_lines(struct cox_step *step)
     return r == 0 && fails ? cox_step_fail(step, 7, "row %" PRId64, first) : r;
 }
 
+/* Counts its task's first batch; hangs as count_lines does, and leaves the others. */
+static int count_first(struct cox_step *step)
+{
+    struct cox_batch batch = COX_BATCH_INIT;
+    int r = cox_step_batch(step, &batch);
+    r = r == 0 ? count_batch(step, &batch) : r;
+    return r == 0 ? hang_at_gate(step, (int64_t)batch.epoch) : r;
+}
+
 /* Fails while the gate is there; then counts. */
 static int fail_while(struct cox_step *step)
 {
@@ -116,5 +125,5 @@ static int tell_row(struct cox_step *step)
     return cox_step_return(step, &result);
 }
 
-COX_STEPS(COX_STEP("count_lines", count_lines), COX_STEP("fail_while", fail_while),
-          COX_STEP("tell_row", tell_row));
+COX_STEPS(COX_STEP("count_lines", count_lines), COX_STEP("count_first", count_first),
+          COX_STEP("fail_while", fail_while), COX_STEP("tell_row", tell_row));

@@ -1,8 +1,10 @@
 /* Data sets whose tasks fail, or whose workers and ps die. */
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "coxswain/event.h"
@@ -328,7 +330,7 @@ TEST(a_task_that_hangs_is_stopped_and_tried_again)
 
 /* ---- workers and ps that die */
 
-enum { EPOCHS = 4 };
+enum { EPOCHS = 4, BIG_LINES = 1 << 20 };
 
 struct running {
     struct rows *rows;
@@ -483,5 +485,51 @@ TEST(a_file_that_changes_under_way_is_noticed)
     assert_int_equal(p.failed, 16); /* all tasks of that file */
     assert_int_equal(p.done, p.tasks - 16);
     assert_rows(&rows, 1, 0);
+    rows_close(&rows);
+}
+
+/* Waits until a step is at the gate of the first epoch; changes the file meanwhile. */
+static void change_amid(const char *path)
+{
+    struct stat at;
+    coxi_test_until(is_there, (void *)(uintptr_t)gate_of(0, ".held"),
+                    "a task is at its gate");
+    assert_int_equal(0, stat(path, &at));
+    const struct timespec times[2] = {at.st_atim, {at.st_mtim.tv_sec + 1, 0}};
+    assert_int_equal(0, utimensat(AT_FDCWD, path, times, 0));
+    assert_int_equal(0, unlink(gate_of(0, "")));
+}
+
+TEST(a_file_that_changes_is_noticed_by_a_step_that_leaves_records)
+{
+    static const char *path;
+    static char text[BIG_LINES * 6 + 1]; /* more than a worker reads ahead */
+    struct rows rows;
+    struct cox_dataset_spec spec = rows_spec();
+    struct cox_call call = COX_CALL_INIT;
+    struct cox_future *future;
+    const char *gate = coxi_test_path("gate");
+    const int64_t one = 1;
+    const struct cox_value args[] = {COX_VECTOR("gate", COX_U8, strlen(gate) + 1, gate),
+                                     COX_SCALAR("holds", COX_I64, &one)};
+    for (size_t i = 0; i < BIG_LINES; i++) {
+        memcpy(text + 6 * i, "0 1:1\n", 6);
+    }
+    path = coxi_test_path("big");
+    coxi_test_write(path, text, sizeof(text) - 1);
+    coxi_test_write(gate_of(0, ""), "", 0);
+    spec.files = &path;
+    spec.task_bytes = sizeof(text); /* one task */
+    spec.failures_max = 1;
+    call.args = args;
+    call.n_args = 2;
+    rows_open(&rows, 1, NULL, &spec);
+    assert_code(0,
+                cox_schedule_next(rows.crew.c, crew_function(&rows.crew, "count_first"),
+                                  rows.dataset, &call, &future));
+    change_amid(path);
+    assert_code(COX_ECONFLICT, cox_future_wait(future, 10000));
+    cox_future_free(future);
+    assert_rows(&rows, 0, 0);
     rows_close(&rows);
 }
