@@ -407,7 +407,8 @@ static void send_watermark(struct cox_coordinator *c)
     }
 }
 
-/* Cancels all attempts of all workers, running ones too. */
+/* Cancels all attempts of all workers, running ones too. A closure with a task is put
+ * back into the queue, and then cancelled or spared (settle.c). */
 static void cancel_attempts(struct cox_coordinator *c)
 {
     for (uint32_t i = 0; i < c->workers->n; i++) {
@@ -416,7 +417,7 @@ static void cancel_attempts(struct cox_coordinator *c)
             closure->attempts.cancelled =
                 closure->attempts.cancelled ||
                 (closure->rerun == NULL && !closure->effect.applied &&
-                 !closure->older.inherited) ||
+                 !closure->older.inherited && closure->task == NULL) ||
                 c->phase.closing || c->phase.fatal_handled;
         }
         recall_all(c->workers->all[i]->seat, true);

@@ -137,7 +137,8 @@ COX_API int cox_dataset_create(struct cox_coordinator *c,
  * set counts them, and gives the task out again. A closure that is cancelled, by its
  * future or by an error of another closure, is no failure of its task. A closure that
  * is applied in part (COX_EPARTIAL) ends its task as failed at once, because another
- * closure would count that part twice.
+ * closure would count that part twice; an error of another closure does not cancel it,
+ * but waits for its end.
  *
  * If no worker is there for a task, that is an error of the run (COX_ENOWORKER) as for
  * any other closure; with cox_options.keep_going the next call waits for a worker.

@@ -269,30 +269,6 @@ TEST(a_cancelled_task_is_given_out_again)
     rows_close(&rows);
 }
 
-TEST(an_error_of_another_closure_gives_tasks_back)
-{
-    struct rows rows;
-    struct cox_call call = COX_CALL_INIT;
-    rows_open(&rows, 1, NULL, NULL);
-    struct cox_function *step = crew_function(&rows.crew, "count_lines");
-    for (int i = 0; i < 5; i++) {
-        assert_code(0, cox_schedule_next(rows.crew.c, step, rows.dataset, NULL, NULL));
-    }
-    /* without a task it fails, and cancels all others */
-    assert_code(0, cox_schedule(rows.crew.c, step, &call, NULL));
-    int r = 0;
-    int n_errors = 0;
-    while (r != COX_EEOF) {
-        r = cox_schedule_next(rows.crew.c, step, rows.dataset, NULL, NULL);
-        n_errors += r == COX_ESTEP;
-        assert_true(r == 0 || r == COX_EEOF || r == COX_ESTEP);
-    }
-    assert_int_equal(n_errors, 1);
-    rows_assert_all(&rows, 1);
-    assert_int_equal(rows_progress(&rows).failed, 0);
-    rows_close(&rows);
-}
-
 /* ---- time-outs */
 
 TEST(a_task_that_hangs_is_stopped_and_tried_again)
