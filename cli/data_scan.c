@@ -238,14 +238,13 @@ int coxi_data_scan_open(const char *file, const struct coxi_data_input *input,
                         enum coxi_data_view view, struct coxi_data_scan *ret)
 {
     struct coxi_data_scan *scan = ret;
-    struct coxi_file_mark mark = {0};
     *scan = (struct coxi_data_scan){0};
     int r = coxi_data_decoding(input, file, &scan->decoding);
     r = r == 0 ? choose_format(scan, view) : r;
     r = r == 0 ? coxi_source_open(file, &scan->source) : r;
     if (r == 0) {
         coxi_data_watch(&scan->source);
-        r = scan->source.kind->stat(scan->source.self, &mark);
+        r = scan->source.kind->stat(scan->source.self, &scan->mark);
     }
     if (r == 0) {
         r = coxi_stream_open(&scan->source, 0, &scan->pool, &coxi_data_interrupted,
@@ -256,7 +255,7 @@ int coxi_data_scan_open(const char *file, const struct coxi_data_input *input,
     }
     struct coxi_rows_shape shape = scan->format->shape(&scan->decoding);
     coxi_rows_init(&scan->rows, &shape, &scan->pool);
-    scan->bytes = mark.bytes;
+    scan->bytes = scan->mark.bytes;
     scan->bad.file = scan->source.name;
     scan->parser = (struct coxi_parser){.stream = &scan->stream,
                                         .decoding = &scan->decoding,
@@ -271,6 +270,10 @@ int coxi_data_scan_next(struct coxi_data_scan *scan, size_t n)
     coxi_rows_clear(&scan->rows);
     if (scan->ending == 0) {
         scan->ending = scan->format->parse(&scan->parser, &scan->rows, n);
+        if (scan->ending == COX_EEOF) {
+            int r = coxi_source_check_unchanged(&scan->source, &scan->mark);
+            scan->ending = r != 0 ? r : COX_EEOF;
+        }
         if (scan->ending != 0) {
             (void)snprintf(scan->text, sizeof(scan->text), "%s", coxi_error_text());
         }

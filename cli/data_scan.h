@@ -89,6 +89,7 @@ struct coxi_data_scan {
     struct coxi_decoding decoding;
     const struct coxi_format *format;
     struct coxi_source source;
+    struct coxi_file_mark mark; /* when reading began */
     struct coxi_block_pool pool;
     struct coxi_stream stream;
     struct coxi_parser parser;
@@ -102,7 +103,8 @@ int coxi_data_scan_open(const char *file, const struct coxi_data_input *input,
                         enum coxi_data_view view, struct coxi_data_scan *ret);
 
 /* Replaces the records at hand with the next ones, at most `n`. COX_EEOF: there are none;
- * COX_ECANCELLED: the command was interrupted; others: the text has file and offset. */
+ * COX_ECANCELLED: the command was interrupted; COX_ECONFLICT: the file was changed while it
+ * was read; others: the text has file and offset. */
 int coxi_data_scan_next(struct coxi_data_scan *scan, size_t n);
 
 /* The crc32 of [from, to) of a file; `room` has COXI_PIECE_BYTES. */
