@@ -108,15 +108,15 @@ static void handle_give(CURL *easy)
 static void make_plain(char *text)
 {
     for (; *text != '\0'; text++) {
-        *text = *text >= ' ' && *text <= '~' ? *text : '?';
+        if (*text < ' ' || *text > '~') {
+            *text = '?';
+        }
     }
 }
 
-static int fail(struct answer *answer, int code, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
 /* Notes why the request has failed. */
-static int fail(struct answer *answer, int code, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static int fail(struct answer *answer, int code,
+                                                      const char *format, ...)
 {
     va_list args;
     va_start(args, format);
