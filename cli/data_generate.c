@@ -7,6 +7,7 @@
 #include "cli/data_command.h"
 #include "cli/data_output.h"
 #include "cli/data_progress.h"
+#include "cli/data_scan.h"
 #include "cli/planted.h"
 #include "common/error.h"
 #include "common/hash.h"
@@ -224,6 +225,14 @@ static int generate(const struct coxi_planted_kind *kind, const struct config *c
     if (planted.format == NULL) {
         return coxi_error(COX_EINVAL, "%s come as %s, not as %s", kind->name,
                           kind->formats, config->format);
+    }
+    uint32_t guess = coxi_data_guess_format(name);
+    if (guess == COX_RECORDIO || guess == COX_TFRECORD) {
+        return coxi_error(
+            COX_EINVAL,
+            "%s: %s are written as lines: take a name such as %s.txt, and "
+            "'coxswain data convert'",
+            name, kind->name, kind->name);
     }
     void *model = kind->new_model(&planted);
     if (model == NULL) {

@@ -185,7 +185,7 @@ int coxi_csv_next(struct coxi_parser *parser, struct coxi_csv *csv,
 
 int coxi_csv_pass_mark(struct coxi_stream *stream)
 {
-    static const uint8_t mark[] = {0xef, 0xbb, 0xbf};
+    static const uint8_t mark[COXI_CSV_MARK] = {0xef, 0xbb, 0xbf};
     int r = coxi_stream_need(stream, sizeof(mark));
     if (r == 0 && (size_t)(stream->end - stream->at) >= sizeof(mark) &&
         memcmp(stream->at, mark, sizeof(mark)) == 0) {

@@ -41,6 +41,8 @@ struct coxi_csv {
 int coxi_csv_next(struct coxi_parser *parser, struct coxi_csv *csv,
                   struct coxi_line *ret, const char **reason);
 
+enum { COXI_CSV_MARK = 3 }; /* bytes of a byte order mark */
+
 /* At a file's beginning: passes a byte order mark. */
 int coxi_csv_pass_mark(struct coxi_stream *stream);
 

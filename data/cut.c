@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <glob.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -212,6 +213,13 @@ int coxi_files_find(const char *const *patterns, size_t n, const struct coxi_cut
     for (size_t i = 0; r == 0 && i < files.n; i++) {
         struct coxi_cut_file *file = &files.all[i];
         r = look_at(file);
+        /* a server may tell any size; sums and tasks must not wrap */
+        if (r == 0 && file->mark.bytes > INT64_MAX - files.bytes) {
+            r = coxi_error(COX_ELIMIT,
+                           "%s has %" PRIu64 " bytes: the files have too many",
+                           coxi_name_shown(file->name).text, file->mark.bytes);
+            break;
+        }
         file->first = files.n_tasks;
         file->n_tasks = count_tasks(file, cut);
         files.n_tasks += file->n_tasks;

@@ -231,6 +231,24 @@ static int open_file(struct coxi_parser *parser)
     return decoding->header != 0 ? read_header(parser, csv) : 0;
 }
 
+/* The first line begins behind the byte order mark: it is the task's if the task begins
+ * within the mark. */
+static int sync(struct coxi_parser *parser)
+{
+    struct coxi_stream *stream = parser->stream;
+    uint64_t from = stream->offset;
+    if (parser->begin > COXI_CSV_MARK || parser->decoding->header != 0) {
+        return coxi_line_sync(parser);
+    }
+    coxi_stream_seek(stream, 0);
+    int r = coxi_csv_pass_mark(stream);
+    if (r == 0 && stream->offset == 0) {
+        coxi_stream_seek(stream, from);
+        return coxi_line_sync(parser);
+    }
+    return r != 0 || stream->offset < parser->end ? r : COX_EEOF;
+}
+
 static void close_file(struct coxi_parser *parser)
 {
     struct csv *csv = parser->state;
@@ -246,5 +264,5 @@ const struct coxi_format coxi_format_csv = {.splits = true,
                                             .shape = coxi_columns_shape,
                                             .open = open_file,
                                             .close = close_file,
-                                            .sync = coxi_line_sync,
+                                            .sync = sync,
                                             .parse = parse};

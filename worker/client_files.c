@@ -5,6 +5,8 @@
  */
 #include "worker/client_files.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -322,6 +324,30 @@ int coxi_source_open_client(struct coxi_client_files *files,
 
 /* ---- the client */
 
+/* Puts an answer into its block. A block that is not as long as the file says is an
+ * error: its bytes would pass for the file's end. */
+static void fill(struct coxi_client_block *block, const struct coxi_file_bytes *answer,
+                 const void *bytes, size_t len)
+{
+    uint64_t offset = block->number * COXI_FILE_BLOCK;
+    uint64_t left = answer->bytes > offset ? answer->bytes - offset : 0;
+    block->here = true;
+    block->code = answer->code;
+    strncpy(block->text, answer->message, sizeof(block->text) - 1);
+    block->mark.bytes = answer->bytes;
+    block->mark.changed_ns = answer->changed_ns;
+    block->len = len;
+    if (answer->code == 0 && len != (left < COXI_FILE_BLOCK ? left : COXI_FILE_BLOCK)) {
+        block->code = COX_ECONFLICT;
+        (void)snprintf(block->text, sizeof(block->text),
+                       "%.100s changed while it was read: %zu bytes came from offset "
+                       "%" PRIu64 ", and it said that it has %" PRIu64,
+                       coxi_name_shown(block->file).text, len, offset, answer->bytes);
+    } else if (len > 0) {
+        memcpy(block->bytes, bytes, len);
+    }
+}
+
 int coxi_client_files_answer(struct coxi_client_files *files, uint64_t request,
                              const struct coxi_file_bytes *answer, const void *bytes,
                              size_t len)
@@ -337,20 +363,13 @@ int coxi_client_files_answer(struct coxi_client_files *files, uint64_t request,
                 ? 0
                 : coxi_error(COX_EPROTO, "bytes of a file that nobody asked for");
     files->heard_ms = r == 0 ? coxi_now_ms() : files->heard_ms;
-    if (r == 0 && block != NULL && answer->code != 0 && block->refs == 0) {
-        take_out(files, block);
-        block_free(block);
-    } else if (r == 0 && block != NULL) {
-        block->here = true;
-        block->code = answer->code;
-        strncpy(block->text, answer->message, sizeof(block->text) - 1);
-        block->mark.bytes = answer->bytes;
-        block->mark.changed_ns = answer->changed_ns;
-        block->len = len;
-        if (len > 0) {
-            memcpy(block->bytes, bytes, len);
-        }
+    if (r == 0 && block != NULL) {
+        fill(block, answer, bytes, len);
         (void)pthread_cond_broadcast(&files->changed);
+        if (block->code != 0 && block->refs == 0) {
+            take_out(files, block);
+            block_free(block);
+        }
     }
     coxi_unlock(&files->lock);
     return r;

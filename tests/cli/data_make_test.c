@@ -14,6 +14,10 @@ TEST(generate_has_help_and_refuses_unknown_kinds)
     data_prints("texts come as text, not as csv", 2, "generate", "--format=csv",
                 "texts", coxi_test_path("t"));
     data_prints("cannot write", 1, "generate", "clicks", coxi_test_path("no/where"));
+    data_prints("clicks are written as lines", 2, "generate", "clicks",
+                coxi_test_path("c.recordio"));
+    data_prints("ratings are written as lines", 2, "generate", "ratings",
+                coxi_test_path("r.tfrecord.gz"));
 }
 
 /* The number `name` of the JSON that generate printed. */

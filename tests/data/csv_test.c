@@ -261,6 +261,32 @@ TEST(each_byte_can_be_a_cut)
     records_free(&whole);
 }
 
+TEST(each_byte_can_be_a_cut_behind_a_byte_order_mark)
+{
+    static const char *const texts[] = {"\xef\xbb\xbf"
+                                        "1,2\n3,4\n",
+                                        "\xef\xbb\xbf", "\xef\xbb\xbf\n1,2", "1,2\n",
+                                        "\xef\xbb"};
+    static const struct cox_column two[] = {{.name = "0", .kind = COX_COLUMN_BYTES}};
+    for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
+        char *path = coxi_test_path("file");
+        struct coxi_task task = task_of(path, ',');
+        struct records whole = {0};
+        task.decoding.columns = two;
+        task.decoding.n_columns = 1;
+        task.decoding.header = 0;
+        coxi_test_write(path, texts[i], strlen(texts[i]));
+        records_read(&task, &whole);
+        for (uint64_t cut = 1; cut < strlen(texts[i]) + 2; cut++) {
+            struct records parts = {0};
+            records_read_cut(&task, &cut, 1, &parts);
+            records_assert_same(&whole, &parts);
+            records_free(&parts);
+        }
+        records_free(&whole);
+    }
+}
+
 /* Records whose texts are often whole lines of such a file. */
 static size_t lines_in_quotes(uint64_t *rng, char *text, size_t room)
 {

@@ -301,6 +301,25 @@ TEST(web_addresses_are_no_patterns)
     assert_error_names("http://host/part-*");
 }
 
+TEST(sizes_that_no_files_have_together_are_refused)
+{
+    struct fixture f;
+    struct coxi_files files;
+    const struct coxi_cut cut = {.task_bytes = 1, .splits = true};
+    char other[sizeof(f.url) + 8];
+    fixture_open(&f);
+    struct coxi_source source = open_fault(&f, "boast");
+    coxi_source_close(&source);
+    (void)snprintf(other, sizeof(other), "%s?2", f.url);
+    const char *const names[] = {f.url, other};
+    assert_code(0, coxi_files_find(names, 1, &cut, &files));
+    assert_true(files.n_tasks == 1ULL << 62);
+    coxi_files_fini(&files);
+    assert_code(COX_ELIMIT, coxi_files_find(names, 2, &cut, &files));
+    assert_error_names("has 4611686018427387904 bytes");
+    fixture_close(&f);
+}
+
 static void expect_no_name(const char *name, const char *part)
 {
     struct coxi_source source;

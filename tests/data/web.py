@@ -122,7 +122,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         shift = 1 if fault == "wrong" else 0
         self.send_response(206)
         self.send_header("Content-Range",
-                         "bytes %d-%d/%d" % (first + shift, last + shift, size))
+                         "bytes %d-%d/%d" % (first + shift, last + shift,
+                                             2**62 if fault == "boast" else size))
         if fault == "dated":
             self.send_header("Last-Modified", "Wed, 21 Oct 2015 07:28:00 GMT")
         elif fault != "nothing tells its version":

@@ -210,6 +210,21 @@ TEST(step_reads_a_file_of_the_client)
 }
 
 /* The rig's worker keeps 4 blocks. */
+TEST(step_does_not_take_an_answer_that_is_cut_off_for_the_files_end)
+{
+    struct fixture f;
+    static const char text[] = "1 7:1\n1 8:1\n";
+    fixture_open(&f, "");
+    push_client_task(&f);
+    answer_bytes(&f, 0, text, 6, strlen(text));
+    (void)rig_expect(&f.rig, f.last, COX_ECONFLICT);
+    push_client_task(&f); /* it is asked for again */
+    answer_bytes(&f, 0, text, strlen(text), strlen(text));
+    struct rig_done done = rig_expect(&f.rig, f.last, 0);
+    assert_int_equal(2, rig_result(&done, "records"));
+    fixture_close(&f);
+}
+
 TEST(step_reads_more_of_the_client_than_is_kept)
 {
     struct fixture f;
