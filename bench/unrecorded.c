@@ -38,6 +38,13 @@ void coxi_applied_end(struct coxi_applied *applied, uint64_t closure, int failed
     (void)failed;
 }
 
+int coxi_applied_ask(struct coxi_applied *applied, uint64_t closure)
+{
+    (void)applied;
+    (void)closure;
+    return 0;
+}
+
 int coxi_applied_void(struct coxi_applied *applied, uint64_t closure, uint32_t attempt,
                       struct coxi_buffer *segments, struct coxi_buffer *touched)
 {

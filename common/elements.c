@@ -17,6 +17,7 @@ bool coxi_elements_take(uint32_t dtype, enum coxi_op op)
         return counts;
     case COXI_OP_GRADIENT:
     case COXI_OP_RATE:
+    case COXI_OP_ROUND:
         break;
     }
     return false;
@@ -52,6 +53,7 @@ bool coxi_elements_take(uint32_t dtype, enum coxi_op op)
             break;                                                                     \
         case COXI_OP_GRADIENT:                                                         \
         case COXI_OP_RATE:                                                             \
+        case COXI_OP_ROUND:                                                            \
             break;                                                                     \
         }                                                                              \
     }

@@ -243,6 +243,18 @@ static int compare(const struct coxi_commit *commit, const struct coxi_segment *
                               commit->attempt, (unsigned long long)commit->closure);
 }
 
+/* COX_ELIMIT if the closure, which is above the watermark, is too far above it. */
+static int check_window(const struct coxi_applied *applied, uint64_t closure)
+    COXI_REQUIRES(applied->lock)
+{
+    return closure - applied->watermark <= COXI_APPLIED_WINDOW
+               ? 0
+               : coxi_error(COX_ELIMIT,
+                            "closure %llu is too far above the watermark %llu",
+                            (unsigned long long)closure,
+                            (unsigned long long)applied->watermark);
+}
+
 /* 0: the commit may be applied. COX_EAGAIN: wait until an open commit has ended, and
  * look again. Otherwise: an error of coxi_applied_begin. */
 static int look(struct coxi_applied *applied, const struct coxi_commit *commit)
@@ -262,10 +274,9 @@ static int look(struct coxi_applied *applied, const struct coxi_commit *commit)
         return coxi_error(COX_ECANCELLED, "attempt %u of closure %llu has been voided",
                           commit->attempt, (unsigned long long)closure);
     }
-    if (closure - applied->watermark > COXI_APPLIED_WINDOW) {
-        return coxi_error(
-            COX_ELIMIT, "closure %llu is too far above the watermark %llu",
-            (unsigned long long)closure, (unsigned long long)applied->watermark);
+    int r = check_window(applied, closure);
+    if (r != 0) {
+        return r;
     }
     if (applied->n_open == OPEN_MAX || find_open(applied, closure) < applied->n_open) {
         return COX_EAGAIN;
@@ -319,6 +330,18 @@ void coxi_applied_end(struct coxi_applied *applied, uint64_t closure, int failed
     drop_mark(applied, mark);
     (void)pthread_cond_broadcast(&applied->ended);
     coxi_unlock(&applied->lock);
+}
+
+int coxi_applied_ask(struct coxi_applied *applied, uint64_t closure)
+{
+    coxi_lock(&applied->lock);
+    const struct entry *entry = known(applied, closure);
+    int r = closure <= applied->watermark ||
+                    (entry != NULL && entry->mark != COXI_MARK_NONE)
+                ? COX_EEXIST
+                : check_window(applied, closure);
+    coxi_unlock(&applied->lock);
+    return r;
 }
 
 /* Gives back the memory of a ring that has grown because a watermark came late, if the
@@ -390,12 +413,9 @@ int coxi_applied_void(struct coxi_applied *applied, uint64_t closure, uint32_t a
     while (find_open(applied, closure) < applied->n_open) {
         coxi_wait_for_end(&applied->ended, &applied->lock);
     }
-    if (closure - applied->watermark > COXI_APPLIED_WINDOW &&
-        closure > applied->watermark) {
-        r = coxi_error(COX_ELIMIT, "closure %llu is too far above the watermark",
-                       (unsigned long long)closure);
-    } else if (closure > applied->watermark) {
-        r = cover(applied, closure);
+    if (closure > applied->watermark) {
+        r = check_window(applied, closure);
+        r = r == 0 ? cover(applied, closure) : r;
     }
     if (r == 0 && closure > applied->watermark) {
         struct entry *entry = entry_of(applied, closure);

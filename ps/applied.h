@@ -43,6 +43,10 @@ int coxi_applied_begin(struct coxi_applied *applied, const struct coxi_commit *c
  * record. */
 void coxi_applied_end(struct coxi_applied *applied, uint64_t closure, int failed);
 
+/* COX_EEXIST: the set has a segment of the closure, or its watermark is not below it.
+ * COX_ELIMIT: the closure is beyond the window. 0 otherwise. Any thread. */
+int coxi_applied_ask(struct coxi_applied *applied, uint64_t closure);
+
 /*
  * Refuses attempts of the closure up to `attempt` from now on (docs/exactly-once.md,
  * rule 8), and appends what is applied of the closure: struct coxi_voided_segment to

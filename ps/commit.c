@@ -10,177 +10,17 @@
  * allocation once the caller's scratch has grown. Each row of a table takes 8 bytes of
  * scratch, and its gradient in F32 if it came narrow.
  */
-#include <math.h>
 #include <string.h>
 
 #include "common/error.h"
-#include "common/floats.h"
-#include "common/hash.h"
 #include "net/message.h"
-#include "ps/store_internal.h"
-
-/* An update that cannot fail any more. It refers to scratch by offset, because scratch
- * moves. */
-struct ready_update {
-    struct coxi_place place;
-    enum coxi_op op;
-    uint32_t dtype; /* of its values */
-    /* offset in scratch of the values converted to F32; 0: they are not converted */
-    size_t widened_at;
-    const void *values;
-    bool resolved;  /* a table's update: its rows are known ... */
-    size_t rows_at; /* ... and listed at this offset in scratch */
-    uint64_t draw;
-    uint64_t step;
-    float loss_scale; /* of gradients; 0: none */
-};
-
-static int check_op(const struct coxi_variable *variable, uint32_t op)
-{
-    if (coxi_dense_takes(variable, (enum coxi_op)op)) {
-        return 0;
-    }
-    return coxi_error(COX_EINVAL, "variable '%s' takes no %s", variable->name,
-                      op == COXI_OP_GRADIENT ? "gradients: it has no optimizer"
-                      : op > COXI_OP_MAX     ? "such update"
-                                             : "arithmetic: not in its type");
-}
-
-/* The type of an update's values. */
-static uint32_t values_dtype(const struct coxi_variable *variable, enum coxi_op op)
-{
-    return op == COXI_OP_GRADIENT && variable->wire_dtype != 0 ? variable->wire_dtype
-                                                               : variable->dtype;
-}
-
-/* Takes the values of an update off the payload. */
-static int take_values(struct ready_update *update, const uint8_t **at, size_t *len)
-{
-    size_t bytes = update->place.rows.count * update->place.row_bytes;
-    const struct coxi_variable *variable = update->place.part->variable;
-    if (update->dtype != variable->dtype) {
-        bytes /= 2;
-    }
-    bytes = coxi_align(bytes, 8);
-    if (bytes > *len) {
-        return coxi_error(COX_EINVAL, "values of variable '%s' are missing",
-                          variable->name);
-    }
-    update->values = *at;
-    *at += bytes;
-    *len -= bytes;
-    return 0;
-}
-
-/* The number from which a table decides, for this update, which keys it admits by
- * chance. */
-static uint64_t draw_of(const struct coxi_commit *commit, uint32_t variable)
-{
-    uint64_t draw = coxi_hash_key(commit->session.run ^ variable);
-    draw = coxi_hash_key(draw ^ commit->closure);
-    return coxi_hash_key(draw ^ commit->segment);
-}
-
-/* Describes the update as a change of its table; valid until scratch moves. */
-static struct coxi_table_change change_of(const struct ready_update *update,
-                                          const struct coxi_buffer *scratch)
-{
-    const uint8_t *widened = scratch->data + update->widened_at;
-    return (struct coxi_table_change){
-        .op = update->op,
-        .step = update->step,
-        .draw = update->draw,
-        .loss_scale = update->loss_scale,
-        .keys = update->place.rows.listed,
-        .n = update->place.rows.count,
-        .values = update->widened_at > 0 ? (const void *)widened : update->values,
-        .rows = (struct coxi_row **)(void *)(scratch->data + update->rows_at),
-    };
-}
-
-/* Finds or makes the rows of a table, and converts their gradients to F32 if they are
- * narrow. */
-static int prepare_rows(const struct coxi_store *store, struct ready_update *update,
-                        struct coxi_buffer *scratch)
-{
-    uint64_t count = update->place.rows.count;
-    size_t n = count * update->place.row_bytes / sizeof(float);
-    bool widen = update->dtype != COX_F32;
-    int r = coxi_memory_reserve(store->work, scratch,
-                                count * sizeof(struct coxi_row *) +
-                                    (widen ? coxi_align(n * sizeof(float), 8) : 0),
-                                "a commit");
-    if (r != 0) {
-        return r;
-    }
-    update->rows_at = scratch->len;
-    scratch->len += count * sizeof(struct coxi_row *);
-    if (widen) {
-        update->widened_at = scratch->len;
-        coxi_floats_widen(update->dtype, update->values, n,
-                          scratch->data + scratch->len);
-        scratch->len += coxi_align(n * sizeof(float), 8);
-    }
-    struct coxi_table_change change = change_of(update, scratch);
-    r = coxi_table_resolve(update->place.part->table, &change);
-    update->resolved = r == 0;
-    return r;
-}
-
-static int prepare(const struct coxi_store *store, const struct coxi_commit *commit,
-                   const struct coxi_update *update, const uint8_t **at, size_t *len,
-                   struct coxi_buffer *scratch, struct ready_update *ret)
-{
-    struct ready_update ready = {.op = (enum coxi_op)update->op,
-                                 .step = commit->step,
-                                 .loss_scale = commit->loss_scale};
-    int r = coxi_store_find(store, update->variable, update->begin, update->count, at,
-                            len, &ready.place);
-    if (r == 0) {
-        r = coxi_store_holds(store, &ready.place);
-    }
-    if (r == 0) {
-        r = check_op(ready.place.part->variable, update->op);
-    }
-    if (r == 0) {
-        ready.dtype = values_dtype(ready.place.part->variable, ready.op);
-        r = take_values(&ready, at, len);
-    }
-    if (r == 0 && ready.place.part->table != NULL && update->count > 0) {
-        ready.draw = draw_of(commit, update->variable);
-        r = prepare_rows(store, &ready, scratch);
-    }
-    *ret = ready;
-    return r;
-}
-
-static void apply(const struct ready_update *update, const struct coxi_buffer *scratch)
-{
-    const struct coxi_place *place = &update->place;
-    if (place->part->table == NULL) {
-        coxi_dense_update_scaled(place->part->dense, &place->rows, update->op,
-                                 update->step, update->dtype, update->values,
-                                 update->loss_scale);
-    } else if (update->resolved) {
-        struct coxi_table_change change = change_of(update, scratch);
-        coxi_table_update(place->part->table, &change);
-    }
-}
-
-/* Releases what a prepared update holds, because the update will not be applied. */
-static void release(const struct ready_update *update,
-                    const struct coxi_buffer *scratch)
-{
-    if (update->resolved) {
-        struct coxi_table_change change = change_of(update, scratch);
-        coxi_table_release(update->place.part->table, &change);
-    }
-}
+#include "ps/ready.h"
+#include "ps/rounds.h"
 
 /* The i-th update; the updates are at the start of scratch. */
-static struct ready_update *ready_at(const struct coxi_buffer *scratch, size_t i)
+static struct coxi_ready *ready_at(const struct coxi_buffer *scratch, size_t i)
 {
-    return (struct ready_update *)(void *)scratch->data + i;
+    return (struct coxi_ready *)(void *)scratch->data + i;
 }
 
 static int apply_commit(struct coxi_store *store, const struct coxi_commit *commit,
@@ -188,34 +28,30 @@ static int apply_commit(struct coxi_store *store, const struct coxi_commit *comm
 {
     const uint8_t *at = payload;
     scratch->len = 0;
-    if (!(commit->loss_scale >= 0) || isinf(commit->loss_scale)) {
-        return coxi_error(COX_EINVAL, "a commit's loss scale is %g",
-                          (double)commit->loss_scale);
+    int r = coxi_ready_check_scale(commit);
+    if (r != 0) {
+        return r;
     }
-    size_t bytes = commit->n_updates * sizeof(struct ready_update);
-    int r = coxi_memory_reserve(store->work, scratch, bytes, "a commit");
+    size_t bytes = commit->n_updates * sizeof(struct coxi_ready);
+    r = coxi_memory_reserve(store->work, scratch, bytes, "a commit");
     /* All zeros: no update is resolved yet. */
     r = r == 0 ? coxi_buffer_append(scratch, NULL, bytes) : r;
     if (r != 0) {
         return r;
     }
     for (size_t i = 0; r == 0 && i < commit->n_updates; i++) {
-        struct ready_update ready;
-        r = prepare(store, commit, &commit->updates[i], &at, &len, scratch, &ready);
+        struct coxi_ready ready;
+        r = coxi_ready_take(store, commit, &commit->updates[i], &at, &len, &ready);
+        r = r == 0 ? coxi_ready_resolve(store, &ready, scratch) : r;
         *ready_at(scratch, i) = ready;
     }
     if (r == 0 && len > 0) {
         r = coxi_error(COX_EINVAL, "a commit has %zu bytes more than its updates", len);
     }
     for (size_t i = 0; i < commit->n_updates; i++) {
-        (r == 0 ? apply : release)(ready_at(scratch, i), scratch);
+        (r == 0 ? coxi_ready_apply : coxi_ready_release)(ready_at(scratch, i), scratch);
     }
     return r;
-}
-
-static bool is_rate(const struct coxi_commit *commit)
-{
-    return commit->n_updates > 0 && commit->updates[0].op == COXI_OP_RATE;
 }
 
 /* Applies a rate, which must be the only update of its commit. Registry written. */
@@ -265,21 +101,55 @@ static int commit_once(
     return r;
 }
 
+/* Lets a commit wait for the end of its round. Registry read. */
+static int wait_for_round(struct coxi_store *store, const struct coxi_commit *commit,
+                          const void *payload, size_t len, bool *ret_duplicate)
+{
+    int r = coxi_store_check(store, &commit->session, commit->incarnation);
+    r = r == 0 ? coxi_store_round_wait(store, commit, payload, len) : r;
+    *ret_duplicate = r == COX_EEXIST;
+    return r == COX_EEXIST ? 0 : r;
+}
+
+/* Ends a round, and forgets what waited for it. Registry read. */
+static int end_round(struct coxi_store *store, const struct coxi_commit *commit,
+                     const void *payload, size_t len, struct coxi_buffer *scratch,
+                     bool *ret_duplicate) COXI_REQUIRES_SHARED(store->registry)
+{
+    int r = commit_once(store, commit, ret_duplicate, coxi_store_round_end, payload,
+                        len, scratch);
+    if (r == 0) {
+        coxi_rounds_drop(store->rounds, commit->closure);
+    }
+    return r;
+}
+
+static bool has_op(const struct coxi_commit *commit, enum coxi_op op)
+{
+    return commit->n_updates > 0 && commit->updates[0].op == op;
+}
+
 int coxi_store_commit(struct coxi_store *store, const struct coxi_commit *commit,
                       const void *payload, size_t len, struct coxi_buffer *scratch,
                       bool *ret_duplicate)
 {
     int r;
-    if (is_rate(commit)) {
+    if (has_op(commit, COXI_OP_RATE)) {
         coxi_write_lock(&store->registry);
         r = commit_once(store, commit, ret_duplicate, apply_rate, payload, len,
                         scratch);
         coxi_rw_unlock(&store->registry);
+        return r;
+    }
+    coxi_read_lock(&store->registry);
+    if (commit->round != 0) {
+        r = wait_for_round(store, commit, payload, len, ret_duplicate);
+    } else if (has_op(commit, COXI_OP_ROUND)) {
+        r = end_round(store, commit, payload, len, scratch, ret_duplicate);
     } else {
-        coxi_read_lock(&store->registry);
         r = commit_once(store, commit, ret_duplicate, apply_commit, payload, len,
                         scratch);
-        coxi_rw_unlock(&store->registry);
     }
+    coxi_rw_unlock(&store->registry);
     return r;
 }

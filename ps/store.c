@@ -7,6 +7,7 @@
 #include "common/error.h"
 #include "common/rand.h"
 #include "net/message.h"
+#include "ps/rounds.h"
 #include "ps/store_internal.h"
 
 int coxi_store_new(uint32_t ps_index, uint64_t incarnation, struct coxi_store **ret)
@@ -71,10 +72,12 @@ static void forget(struct coxi_store *store)
     free(store->parts);
     coxi_part_names_fini(&store->names);
     coxi_applied_free(store->applied);
+    coxi_rounds_free(store->rounds);
     store->parts = NULL;
     store->n_parts = 0;
     store->room = 0;
     store->applied = NULL;
+    store->rounds = NULL;
     store->claimed = false;
     store->restored = 0;
     store->restored_at = 0;
@@ -140,6 +143,7 @@ static int take(struct coxi_store *store, const struct coxi_session *session)
 {
     forget(store);
     int r = coxi_applied_new(&store->applied);
+    r = r == 0 ? coxi_rounds_new(&store->memory, &store->rounds) : r;
     if (r == 0) {
         store->claimed = true;
         store->session = *session;

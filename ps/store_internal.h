@@ -46,6 +46,7 @@ struct coxi_tracking {
     uint64_t base;
 };
 
+struct coxi_rounds;
 struct coxi_taking;
 struct coxi_restoring;
 
@@ -55,7 +56,7 @@ struct coxi_store {
     atomic_uint_least64_t incarnation; /* changed with the registry written */
     struct coxi_served served;
 
-    /* guards session, claimed, parts, applied (the pointer), and the fields of
+    /* guards session, claimed, parts, applied and rounds (the pointers), and the fields of
      * restores */
     struct coxi_rwlock registry;
     struct coxi_session session;
@@ -67,8 +68,9 @@ struct coxi_store {
     uint64_t n_made;
     struct coxi_part_names names;
     struct coxi_applied *applied;
-    uint64_t restored;    /* the round of the last restore, or 0 ... */
-    uint64_t restored_at; /* ... and the number of its last file */
+    struct coxi_rounds *rounds; /* what waits for the end of a round */
+    uint64_t restored;          /* the round of the last restore, or 0 ... */
+    uint64_t restored_at;       /* ... and the number of its last file */
     /* the restore that is under way, or NULL; `parts` does not change meanwhile */
     struct coxi_restoring *restoring;
     /* how often a restore was abandoned: needs no lock, so that nobody waits to abandon

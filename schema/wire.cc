@@ -202,7 +202,7 @@ Body encode_commit(Builder &b, const struct coxi_commit &m)
     auto updates = structs<wire::Update>(b, m.updates, m.n_updates);
     return wire::CreateCommit(b, to_wire(m.session), m.incarnation, m.closure,
                               m.attempt, m.segment, m.last, touched, updates, m.step,
-                              m.loss_scale)
+                              m.loss_scale, m.round)
         .Union();
 }
 
@@ -216,6 +216,7 @@ bool decode_commit(const wire::Commit *m, struct coxi_commit *ret)
     ret->last = m->last();
     ret->step = m->step();
     ret->loss_scale = m->loss_scale();
+    ret->round = m->round();
     if (!take_array(m->touched(), &ret->touched, &ret->n_touched) ||
         !take_array(m->updates(), &ret->updates, &ret->n_updates)) {
         return false;

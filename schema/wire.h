@@ -21,6 +21,7 @@
 
 #include "schema/maybe.h"
 #include "schema/wire_files.h"
+#include "schema/wire_variable.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -33,22 +34,21 @@ extern "C" {
  * wire.fbs, and a test fails if only one of the two was changed.
  */
 enum {
-    COXI_WIRE_VERSION = 5,
+    COXI_WIRE_VERSION = 6,
     COXI_WIRE_META_MAX = 16 * 1024 * 1024, /* longest encoded message, bytes */
-    COXI_WIRE_RANK_MAX = 8,
     COXI_WIRE_NAME_MAX = 127,
 };
 
 enum coxi_role { COXI_ROLE_CLIENT = 1, COXI_ROLE_WORKER, COXI_ROLE_PS, COXI_ROLE_TOOL };
 enum coxi_channel { COXI_CHANNEL_CONTROL = 0, COXI_CHANNEL_DATA };
-enum coxi_kind { COXI_KIND_DENSE = 0, COXI_KIND_TABLE };
 enum coxi_op {
     COXI_OP_GRADIENT = 0,
     COXI_OP_ADD,
     COXI_OP_ASSIGN,
     COXI_OP_MIN,
-    COXI_OP_MAX,  /* the last one for rows */
-    COXI_OP_RATE, /* for a whole variable: its learning rate and schedule */
+    COXI_OP_MAX,   /* the last one for rows */
+    COXI_OP_RATE,  /* for a whole variable: its learning rate and schedule */
+    COXI_OP_ROUND, /* for no variable: ends a round */
 };
 
 /* In place of the first row of an item or update: the payload lists its rows. */
@@ -88,94 +88,6 @@ struct coxi_status {
     const uint64_t *versions;
     size_t n_versions;
     uint64_t incarnation;
-};
-
-struct coxi_schedule {
-    uint32_t kind;
-    float end_rate;
-    float power;
-    float gamma;
-    uint64_t steps;
-    uint64_t warmup_steps;
-};
-
-struct coxi_optimizer {
-    uint32_t kind;
-    float learning_rate;
-    float epsilon;
-    float initial_accumulator;
-    float momentum;
-    float rho;
-    float beta1;
-    float beta2;
-    float beta;
-    float l1;
-    float l2;
-    float weight_decay;
-    float clip_value;
-    float clip_norm;
-    float growth_factor;
-    float growth_interval;
-    struct coxi_schedule schedule;
-};
-
-/* The numbers of optimizers and schedules, for code that handles each of them. */
-#define COXI_OPTIMIZER_NUMBERS(X)                                                      \
-    X(learning_rate)                                                                   \
-    X(epsilon)                                                                         \
-    X(initial_accumulator)                                                             \
-    X(momentum)                                                                        \
-    X(rho)                                                                             \
-    X(beta1)                                                                           \
-    X(beta2)                                                                           \
-    X(beta)                                                                            \
-    X(l1)                                                                              \
-    X(l2)                                                                              \
-    X(weight_decay)                                                                    \
-    X(clip_value)                                                                      \
-    X(clip_norm)                                                                       \
-    X(growth_factor)                                                                   \
-    X(growth_interval)
-#define COXI_SCHEDULE_NUMBERS(X) X(end_rate) X(power) X(gamma)
-
-struct coxi_initializer {
-    uint32_t kind;
-    float a;
-    float b;
-    uint64_t seed;
-};
-
-struct coxi_shard {
-    uint64_t ps;
-    uint64_t begin;
-    uint64_t count;
-};
-
-struct coxi_lifecycle {
-    uint32_t admit_count;
-    float admit_probability;
-    uint64_t evict_age;
-    uint32_t evict_count;
-    uint64_t evict_count_age;
-    uint64_t rows_max;
-};
-
-struct coxi_variable {
-    uint32_t id;
-    const char *name;
-    enum coxi_kind kind;
-    uint32_t dtype;
-    uint32_t rank;
-    uint64_t shape[COXI_WIRE_RANK_MAX];
-    const struct coxi_shard *shards;
-    size_t n_shards;
-    struct coxi_optimizer optimizer;
-    struct coxi_initializer initializer;
-    uint32_t wire_dtype;
-    uint32_t wire_rounding;
-    uint32_t nonfinite;
-    uint32_t metric;
-    struct coxi_lifecycle lifecycle;
 };
 
 /* `incarnation`, here and below: the incarnation of the ps for which this is meant. */
@@ -325,6 +237,17 @@ struct coxi_commit {
     size_t n_updates;
     uint64_t step;    /* the step of learning rate schedules */
     float loss_scale; /* the factor of all gradients; 0: none */
+    uint64_t round;   /* the updates wait until that round ends; 0: they do not */
+};
+
+/* In place of an attempt: the latest that has come. */
+#define COXI_ATTEMPT_LATEST UINT32_MAX
+
+/* How a closure counts in its round: with the updates of which attempt (0: with none),
+ * and by which factor of its gradients. */
+struct coxi_round_part {
+    uint32_t attempt;
+    float factor;
 };
 
 struct coxi_void {

@@ -30,6 +30,7 @@ SAME_LAYOUT(coxi_counters, Counters);
 SAME_LAYOUT(coxi_table_counters, TableCounters);
 SAME_LAYOUT(coxi_pull_item, PullItem);
 SAME_LAYOUT(coxi_update, Update);
+SAME_LAYOUT(coxi_round_part, RoundPart);
 SAME_LAYOUT(coxi_closure_head, ClosureHead);
 SAME_LAYOUT(coxi_done_head, DoneHead);
 SAME_LAYOUT(coxi_recall_head, RecallHead);

@@ -39,6 +39,7 @@ static inline double written(enum coxi_op op, double old, double value)
         return value > old ? value : old;
     case COXI_OP_GRADIENT:
     case COXI_OP_RATE:
+    case COXI_OP_ROUND:
         return old;
     }
     return old;

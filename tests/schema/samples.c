@@ -96,7 +96,7 @@ static const struct coxi_message samples[] = {
                                 .versions = versions,
                                 .n_versions = LEN(versions)}},
     [COXI_COMMIT] = {.commit = {SESSION, 45, 46, 47, 48, true, touched, LEN(touched),
-                                updates, LEN(updates), 77, 1024.5F}},
+                                updates, LEN(updates), 77, 1024.5F, 49}},
     [COXI_COMMITTED] = {.status = {.code = -21,
                                    .message = "another client",
                                    .duplicate = true}},
@@ -345,6 +345,7 @@ static void same_commit(message *a, message *b)
     assert_int_equal(x->last, y->last);
     assert_int_equal(x->step, y->step);
     assert_true(x->loss_scale == y->loss_scale);
+    assert_int_equal(x->round, y->round);
     ASSERT_SAME_ARRAY(x->touched, x->n_touched, y->touched, y->n_touched);
     ASSERT_SAME_ARRAY(x->updates, x->n_updates, y->updates, y->n_updates);
 }

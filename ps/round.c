@@ -1,0 +1,383 @@
+/*
+ * Rounds. A commit of a round waits (ps/rounds.h) until the round ends. The end of a
+ * round says which attempts of which closures count. Their gradients are multiplied by
+ * the factors that it names and added up, in the order of the closures; the sum goes
+ * through the optimizer once. Other updates are applied one after the other, in the
+ * same order, before the gradients. Sums in one order have one result, whatever the
+ * order of arrival, and however the rows are spread over ps.
+ *
+ * Threads: as in commit.c. Memory: the sums of a round, and as much again for the search
+ * for equal rows; all in scratch. Cost: a hash for each listed row.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/floats.h"
+#include "common/hash.h"
+#include "ps/ready.h"
+#include "ps/rounds.h"
+
+enum { PIECE = 256 };
+
+/* An update of a commit that counts, before it is added up. */
+struct source {
+    struct coxi_ready update;
+    float factor;
+    size_t order; /* by closure, then segment, then place in its commit */
+};
+
+/* The end of a round while it is being applied. */
+struct ending {
+    struct coxi_store *store;
+    const struct coxi_commit *commit;
+    const struct coxi_round_part *parts;
+    uint64_t first; /* closure of the first part */
+    uint64_t n_parts;
+    struct coxi_buffer sources; /* struct source */
+    struct coxi_buffer updates; /* struct coxi_ready: what will be applied */
+    struct coxi_buffer *scratch;
+};
+
+/* ---- a commit begins to wait */
+
+/* Checks a commit of a round as if it were applied now. */
+static int check(const struct coxi_store *store, const struct coxi_commit *commit,
+                 const void *payload, size_t len)
+{
+    const uint8_t *at = payload;
+    int r = coxi_ready_check_scale(commit);
+    for (size_t i = 0; r == 0 && i < commit->n_updates; i++) {
+        struct coxi_ready ready;
+        r = coxi_ready_take(store, commit, &commit->updates[i], &at, &len, &ready);
+    }
+    return r == 0 && len > 0
+               ? coxi_error(COX_EINVAL, "a commit has %zu bytes more than its updates",
+                            len)
+               : r;
+}
+
+int coxi_store_round_wait(struct coxi_store *store, const struct coxi_commit *commit,
+                          const void *payload, size_t len)
+{
+    int r = check(store, commit, payload, len);
+    return r == 0 ? coxi_rounds_put(store->rounds, store->applied, commit, payload, len)
+                  : r;
+}
+
+/* ---- what counts */
+
+/* True if no later attempt of the closure has the segment. */
+static bool is_latest(const struct coxi_waiting *waiting,
+                      const struct coxi_waiting *next)
+{
+    return next == NULL || next->commit.closure != waiting->commit.closure ||
+           next->commit.segment != waiting->commit.segment;
+}
+
+/* The part of a commit in its round; NULL: it does not count. */
+static const struct coxi_round_part *part_of(const struct ending *ending,
+                                             const struct coxi_waiting *waiting,
+                                             const struct coxi_waiting *next)
+{
+    uint64_t at = waiting->commit.closure - ending->first;
+    const struct coxi_round_part *part =
+        at < ending->n_parts ? &ending->parts[at] : NULL;
+    bool counts = part != NULL && (part->attempt == COXI_ATTEMPT_LATEST
+                                       ? is_latest(waiting, next)
+                                       : part->attempt == waiting->commit.attempt);
+    return counts ? part : NULL;
+}
+
+static int append(const struct ending *ending, struct coxi_buffer *buffer,
+                  const void *item, size_t bytes)
+{
+    int r = coxi_memory_reserve(ending->store->work, buffer, bytes, "a round");
+    return r == 0 ? coxi_buffer_append_raw(buffer, item, bytes) : r;
+}
+
+/* Takes the updates of a commit that counts: gradients are sources of sums, the others
+ * are applied as they are. */
+static int take(struct ending *ending, const struct coxi_waiting *waiting, float factor)
+{
+    const struct coxi_commit *commit = &waiting->commit;
+    const uint8_t *at = waiting->payload;
+    size_t len = waiting->len;
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < commit->n_updates; i++) {
+        struct source source = {.order = ending->sources.len};
+        struct coxi_ready *update = &source.update;
+        r = coxi_ready_take(ending->store, commit, &commit->updates[i], &at, &len,
+                            update);
+        if (r == 0 && update->op == COXI_OP_GRADIENT) {
+            uint32_t kind = update->place.part->variable->optimizer.kind;
+            bool scaled = update->loss_scale != 0 && kind != COXI_OPTIMIZER_LOSS_SCALE;
+            source.factor = scaled ? factor / update->loss_scale : factor;
+            r = append(ending, &ending->sources, &source, sizeof(source));
+        } else if (r == 0) {
+            r = append(ending, &ending->updates, update, sizeof(*update));
+        }
+    }
+    return r;
+}
+
+static int take_all(struct ending *ending)
+{
+    int r = 0;
+    struct coxi_rounds *rounds = ending->store->rounds;
+    const struct coxi_waiting *waiting =
+        coxi_rounds_first(rounds, ending->commit->closure);
+    while (r == 0 && waiting != NULL) {
+        const struct coxi_waiting *next = coxi_rounds_next(rounds, waiting);
+        const struct coxi_round_part *part = part_of(ending, waiting, next);
+        r = part != NULL ? take(ending, waiting, part->factor) : 0;
+        waiting = next;
+    }
+    return r;
+}
+
+static int by_variable(const void *a, const void *b)
+{
+    const struct source *x = a;
+    const struct source *y = b;
+    const struct coxi_part *p = x->update.place.part;
+    const struct coxi_part *q = y->update.place.part;
+    if (p != q) {
+        return p < q ? -1 : 1;
+    }
+    return x->order < y->order ? -1 : x->order > y->order;
+}
+
+/* ---- sums */
+
+/* Adds `factor` times n numbers of type `dtype` to `sum`. */
+static void add(float *sum, uint32_t dtype, const void *values, size_t n, float factor)
+{
+    float wide[PIECE];
+    for (size_t at = 0; at < n; at += PIECE) {
+        size_t count = n - at < PIECE ? n - at : PIECE;
+        if (dtype == COX_F32) {
+            memcpy(wide, (const float *)values + at, count * sizeof(*wide));
+        } else {
+            coxi_floats_widen(dtype, (const uint16_t *)values + at, count, wide);
+        }
+        for (size_t i = 0; i < count; i++) {
+            sum[at + i] += factor * wide[i];
+        }
+    }
+}
+
+/* True if all sources have the same rows, one after the other: their sum has them, too. */
+static bool is_whole(const struct source *sources, size_t n)
+{
+    const struct coxi_dense_rows *rows = &sources[0].update.place.rows;
+    bool whole = rows->listed == NULL;
+    for (size_t i = 1; whole && i < n; i++) {
+        const struct coxi_dense_rows *other = &sources[i].update.place.rows;
+        whole = other->listed == NULL && other->begin == rows->begin &&
+                other->count == rows->count;
+    }
+    return whole;
+}
+
+/* The distinct rows of the sources, in the order in which they come first. */
+struct distinct {
+    uint64_t *rows;
+    float *sums;
+    uint32_t *places; /* 1 + index in `rows`; 0: free */
+    size_t n_places;  /* a power of two */
+    uint64_t seed;
+    size_t n;
+};
+
+/* The index of a row among the distinct ones, which it joins if it is new. */
+static size_t index_of(struct distinct *distinct, uint64_t row)
+{
+    size_t mask = distinct->n_places - 1;
+    size_t place = coxi_hash_place(coxi_hash_key(row), distinct->seed) & mask;
+    while (distinct->places[place] != 0 &&
+           distinct->rows[distinct->places[place] - 1] != row) {
+        place = (place + 1) & mask;
+    }
+    if (distinct->places[place] == 0) {
+        distinct->rows[distinct->n++] = row;
+        distinct->places[place] = (uint32_t)distinct->n;
+    }
+    return distinct->places[place] - 1;
+}
+
+static void add_rows(struct distinct *distinct, const struct source *source)
+{
+    const struct coxi_ready *update = &source->update;
+    const struct coxi_dense_rows *rows = &update->place.rows;
+    size_t dim = update->place.row_bytes / sizeof(float);
+    size_t bytes = dim * (update->dtype == COX_F32 ? sizeof(float) : sizeof(uint16_t));
+    for (size_t i = 0; i < rows->count; i++) {
+        uint64_t row = rows->listed != NULL ? rows->listed[i] : rows->begin + i;
+        size_t at = index_of(distinct, row);
+        add(distinct->sums + at * dim, update->dtype,
+            (const uint8_t *)update->values + i * bytes, dim, source->factor);
+    }
+}
+
+/* Room in scratch, filled with zeros, whose address stays until the round has ended:
+ * `sum_all` reserves enough for all sums at once. */
+static void *room(struct ending *ending, size_t bytes)
+{
+    struct coxi_buffer *scratch = ending->scratch;
+    void *at = scratch->data + scratch->len;
+    bytes = coxi_align(bytes, 8);
+    memset(at, 0, bytes);
+    scratch->len += bytes;
+    return at;
+}
+
+/* At least two places for each of n rows. */
+static size_t count_places(size_t n)
+{
+    size_t places = 16;
+    while (places < 2 * n) {
+        places *= 2;
+    }
+    return places;
+}
+
+/* How many rows n sources list; distinct or not. */
+static size_t count_rows(const struct source *sources, size_t n)
+{
+    size_t rows = 0;
+    for (size_t i = 0; i < n; i++) {
+        rows += sources[i].update.place.rows.count;
+    }
+    return rows;
+}
+
+/* The bytes that the sum of n sources takes. */
+static size_t sum_room(const struct source *sources, size_t n)
+{
+    size_t row_bytes = sources[0].update.place.row_bytes;
+    if (is_whole(sources, n)) {
+        return coxi_align(sources[0].update.place.rows.count * row_bytes, 8);
+    }
+    size_t rows = count_rows(sources, n);
+    return rows * sizeof(uint64_t) + coxi_align(rows * row_bytes, 8) +
+           count_places(rows) * sizeof(uint32_t);
+}
+
+/* Adds up n sources of one variable to one update. */
+static int sum(struct ending *ending, const struct source *sources, size_t n)
+{
+    struct coxi_ready update = sources[0].update;
+    size_t row_bytes = update.place.row_bytes;
+    if (is_whole(sources, n)) {
+        size_t numbers = update.place.rows.count * row_bytes / sizeof(float);
+        float *sums = room(ending, numbers * sizeof(float));
+        for (size_t i = 0; i < n; i++) {
+            add(sums, sources[i].update.dtype, sources[i].update.values, numbers,
+                sources[i].factor);
+        }
+        update.values = sums;
+    } else {
+        size_t rows = count_rows(sources, n);
+        struct distinct distinct = {.rows = room(ending, rows * sizeof(uint64_t)),
+                                    .sums = room(ending, rows * row_bytes),
+                                    .n_places = count_places(rows),
+                                    .seed = coxi_hash_seed()};
+        distinct.places = room(ending, distinct.n_places * sizeof(uint32_t));
+        for (size_t i = 0; i < n; i++) {
+            add_rows(&distinct, &sources[i]);
+        }
+        update.values = distinct.sums;
+        update.place.rows = (struct coxi_dense_rows){distinct.rows, 0, distinct.n};
+    }
+    update.dtype = COX_F32;
+    update.loss_scale = 0;
+    update.step = ending->commit->step;
+    return append(ending, &ending->updates, &update, sizeof(update));
+}
+
+/* How many of n sources, sorted by variable, are of the first one's. */
+static size_t count_alike(const struct source *sources, size_t n)
+{
+    size_t i = 1;
+    while (i < n && sources[i].update.place.part == sources[0].update.place.part) {
+        i++;
+    }
+    return i;
+}
+
+static int sum_all(struct ending *ending)
+{
+    struct source *sources = (struct source *)(void *)ending->sources.data;
+    size_t n = ending->sources.len / sizeof(*sources);
+    size_t bytes = 0;
+    if (n > 1) {
+        qsort(sources, n, sizeof(*sources), by_variable);
+    }
+    for (size_t i = 0; i < n; i += count_alike(sources + i, n - i)) {
+        bytes += sum_room(sources + i, count_alike(sources + i, n - i));
+    }
+    for (size_t i = 0; i < ending->updates.len / sizeof(struct coxi_ready); i++) {
+        bytes += coxi_ready_room(
+            &((const struct coxi_ready *)(const void *)ending->updates.data)[i]);
+    }
+    int r =
+        coxi_memory_reserve(ending->store->work, ending->scratch,
+                            bytes + count_rows(sources, n) * sizeof(void *), "a round");
+    for (size_t i = 0; r == 0 && i < n; i += count_alike(sources + i, n - i)) {
+        r = sum(ending, sources + i, count_alike(sources + i, n - i));
+    }
+    return r;
+}
+
+/* ---- the end */
+
+static int end_round(struct ending *ending)
+{
+    int r = take_all(ending);
+    r = r == 0 ? sum_all(ending) : r;
+    struct coxi_ready *updates = (struct coxi_ready *)(void *)ending->updates.data;
+    size_t n = ending->updates.len / sizeof(*updates);
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        r = coxi_ready_resolve(ending->store, &updates[i], ending->scratch);
+    }
+    for (size_t i = 0; i < n; i++) {
+        (r == 0 ? coxi_ready_apply : coxi_ready_release)(&updates[i], ending->scratch);
+    }
+    return r;
+}
+
+int coxi_store_round_end(struct coxi_store *store, const struct coxi_commit *commit,
+                         const void *payload, size_t len, struct coxi_buffer *scratch)
+{
+    const struct coxi_update *update = &commit->updates[0];
+    if (commit->n_updates != 1 || update->begin >= commit->closure ||
+        update->count != commit->closure - update->begin ||
+        update->count > len / sizeof(struct coxi_round_part)) {
+        return coxi_error(
+            COX_EINVAL, "closure %llu ends no round of %llu closures from %llu on",
+            (unsigned long long)commit->closure, (unsigned long long)update->count,
+            (unsigned long long)update->begin);
+    }
+    for (uint64_t i = 0; i < update->count; i++) {
+        const struct coxi_round_part *part =
+            (const struct coxi_round_part *)payload + i;
+        if (!isfinite(part->factor)) {
+            return coxi_error(COX_EINVAL, "closure %llu counts %g times in its round",
+                              (unsigned long long)(update->begin + i),
+                              (double)part->factor);
+        }
+    }
+    struct ending ending = {.store = store,
+                            .commit = commit,
+                            .parts = payload,
+                            .first = update->begin,
+                            .n_parts = update->count,
+                            .scratch = scratch};
+    scratch->len = 0;
+    int r = end_round(&ending);
+    coxi_memory_free(store->work, &ending.sources);
+    coxi_memory_free(store->work, &ending.updates);
+    return r;
+}

@@ -1,0 +1,211 @@
+/* See rounds.h. Few rounds are open at a time, so a list will do. Cost: a commit that
+ * does not come in the order of closures walks the waiting commits of its round. */
+#include "ps/rounds.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/buffer.h"
+#include "common/error.h"
+#include "common/sync.h"
+#include "ps/applied.h"
+#include "ps/memory.h"
+
+struct round {
+    struct round *next;
+    uint64_t number;
+    struct coxi_waiting *first;
+    struct coxi_waiting *last;
+};
+
+struct coxi_rounds {
+    struct coxi_mutex lock; /* before that of the applied set */
+    struct coxi_memory *memory;
+    struct round *first COXI_GUARDED_BY(lock);
+};
+
+int coxi_rounds_new(struct coxi_memory *memory, struct coxi_rounds **ret)
+{
+    struct coxi_rounds *rounds = calloc(1, sizeof(*rounds));
+    if (rounds == NULL) {
+        return coxi_error_memory("rounds");
+    }
+    coxi_mutex_init(&rounds->lock);
+    rounds->memory = memory;
+    *ret = rounds;
+    return 0;
+}
+
+static void free_waiting(struct coxi_rounds *rounds, struct coxi_waiting *waiting)
+{
+    while (waiting != NULL) {
+        struct coxi_waiting *next = waiting->next;
+        coxi_memory_give(rounds->memory, waiting->bytes);
+        free(waiting);
+        waiting = next;
+    }
+}
+
+/* Where the round is listed; or where the list ends, if it is not. */
+static struct round **find(struct coxi_rounds *rounds, uint64_t number)
+    COXI_REQUIRES(rounds->lock)
+{
+    struct round **at = &rounds->first;
+    while (*at != NULL && (*at)->number != number) {
+        at = &(*at)->next;
+    }
+    return at;
+}
+
+static void drop(struct coxi_rounds *rounds, struct round **at)
+    COXI_REQUIRES(rounds->lock)
+{
+    struct round *round = *at;
+    *at = round->next;
+    free_waiting(rounds, round->first);
+    free(round);
+}
+
+void coxi_rounds_free(struct coxi_rounds *rounds)
+{
+    if (rounds != NULL) {
+        coxi_lock(&rounds->lock);
+        while (rounds->first != NULL) {
+            drop(rounds, &rounds->first);
+        }
+        coxi_unlock(&rounds->lock);
+        coxi_mutex_fini(&rounds->lock);
+        free(rounds);
+    }
+}
+
+/* A copy of a commit, with its lists and its payload behind it. */
+static int copy(struct coxi_rounds *rounds, const struct coxi_commit *commit,
+                const void *payload, size_t len, struct coxi_waiting **ret)
+{
+    size_t updates = commit->n_updates * sizeof(*commit->updates);
+    size_t touched = commit->n_touched * sizeof(*commit->touched);
+    size_t updates_at = coxi_align(len, 8);
+    size_t touched_at = updates_at + coxi_align(updates, 8);
+    size_t bytes = sizeof(**ret) + touched_at + touched;
+    int r =
+        coxi_memory_take(rounds->memory, bytes, "a commit that waits for its round");
+    if (r != 0) {
+        return r;
+    }
+    struct coxi_waiting *waiting = malloc(bytes);
+    if (waiting == NULL) {
+        coxi_memory_give(rounds->memory, bytes);
+        return coxi_error_memory("a commit that waits for its round");
+    }
+    uint8_t *to = (uint8_t *)waiting->content;
+    *waiting = (struct coxi_waiting){.bytes = bytes, .commit = *commit, .len = len};
+    waiting->payload = to;
+    waiting->commit.updates =
+        (const struct coxi_update *)(const void *)(to + updates_at);
+    waiting->commit.touched = (const uint32_t *)(const void *)(to + touched_at);
+    if (len > 0) {
+        memcpy(to, payload, len);
+    }
+    if (updates > 0) {
+        memcpy(to + updates_at, commit->updates, updates);
+    }
+    if (touched > 0) {
+        memcpy(to + touched_at, commit->touched, touched);
+    }
+    *ret = waiting;
+    return 0;
+}
+
+/* Below 0: a comes before b; 0: they are the same commit. */
+static int compare(const struct coxi_commit *a, const struct coxi_commit *b)
+{
+    if (a->closure != b->closure) {
+        return a->closure < b->closure ? -1 : 1;
+    }
+    if (a->segment != b->segment) {
+        return a->segment < b->segment ? -1 : 1;
+    }
+    return a->attempt < b->attempt ? -1 : a->attempt > b->attempt;
+}
+
+/* Puts a commit at its place in the round. */
+static int insert(struct coxi_rounds *rounds, struct coxi_waiting *waiting)
+    COXI_REQUIRES(rounds->lock)
+{
+    struct round **there = find(rounds, waiting->commit.round);
+    if (*there == NULL) {
+        struct round *made = calloc(1, sizeof(*made));
+        if (made == NULL) {
+            return coxi_error_memory("a round");
+        }
+        made->number = waiting->commit.round;
+        *there = made;
+    }
+    struct round *round = *there;
+    bool after =
+        round->last != NULL && compare(&round->last->commit, &waiting->commit) < 0;
+    struct coxi_waiting **at = after ? &round->last->next : &round->first;
+    while (*at != NULL && compare(&(*at)->commit, &waiting->commit) < 0) {
+        at = &(*at)->next;
+    }
+    if (*at != NULL && compare(&(*at)->commit, &waiting->commit) == 0) {
+        return COX_EEXIST;
+    }
+    waiting->next = *at;
+    *at = waiting;
+    round->last = waiting->next == NULL ? waiting : round->last;
+    return 0;
+}
+
+int coxi_rounds_put(struct coxi_rounds *rounds, struct coxi_applied *applied,
+                    const struct coxi_commit *commit, const void *payload, size_t len)
+{
+    struct coxi_waiting *waiting = NULL;
+    if (commit->round <= commit->closure || commit->attempt == 0 ||
+        commit->attempt == COXI_ATTEMPT_LATEST) {
+        return coxi_error(COX_EINVAL, "attempt %u of closure %llu is in no round %llu",
+                          commit->attempt, (unsigned long long)commit->closure,
+                          (unsigned long long)commit->round);
+    }
+    int r = copy(rounds, commit, payload, len, &waiting);
+    if (r != 0) {
+        return r;
+    }
+    coxi_lock(&rounds->lock);
+    r = coxi_applied_ask(applied, commit->round);
+    r = r == 0 ? insert(rounds, waiting) : r;
+    coxi_unlock(&rounds->lock);
+    if (r != 0) {
+        free_waiting(rounds, waiting);
+    }
+    return r;
+}
+
+const struct coxi_waiting *coxi_rounds_first(struct coxi_rounds *rounds, uint64_t round)
+{
+    coxi_lock(&rounds->lock);
+    const struct round *there = *find(rounds, round);
+    const struct coxi_waiting *first = there != NULL ? there->first : NULL;
+    coxi_unlock(&rounds->lock);
+    return first;
+}
+
+const struct coxi_waiting *coxi_rounds_next(struct coxi_rounds *rounds,
+                                            const struct coxi_waiting *waiting)
+{
+    coxi_lock(&rounds->lock);
+    const struct coxi_waiting *next = waiting->next;
+    coxi_unlock(&rounds->lock);
+    return next;
+}
+
+void coxi_rounds_drop(struct coxi_rounds *rounds, uint64_t round)
+{
+    coxi_lock(&rounds->lock);
+    struct round **at = find(rounds, round);
+    if (*at != NULL) {
+        drop(rounds, at);
+    }
+    coxi_unlock(&rounds->lock);
+}

@@ -1,0 +1,57 @@
+/*
+ * The commits that wait for the end of their round. Until then they are no part of what
+ * the ps holds: no pull reads them, no snapshot contains them, and the applied set does
+ * not know their closures. The end of the round (ps/round.c) applies those that count,
+ * as one update; the others are dropped.
+ *
+ * A round has the number of the closure that ends it. Commits are told apart by
+ * closure, attempt and segment, so that several attempts of a closure may wait side by
+ * side: the end of the round names the attempt that counts.
+ *
+ * Any thread. Waiting commits count for the memory of the store.
+ */
+#ifndef COXI_PS_ROUNDS_H
+#define COXI_PS_ROUNDS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "schema/wire.h"
+
+struct coxi_applied;
+struct coxi_memory;
+struct coxi_rounds;
+
+/* A commit that waits, with everything that it refers to. */
+struct coxi_waiting {
+    struct coxi_waiting *next; /* by rising closure, then segment, then attempt */
+    uint64_t bytes;            /* for which it counts */
+    struct coxi_commit commit;
+    const uint8_t *payload;
+    size_t len;
+    uint64_t content[]; /* of the last four */
+};
+
+/* `memory` is borrowed. COX_ENOMEM. */
+int coxi_rounds_new(struct coxi_memory *memory, struct coxi_rounds **ret);
+void coxi_rounds_free(struct coxi_rounds *rounds); /* takes NULL; all are dropped */
+
+/*
+ * Lets a commit wait, copied. COX_EEXIST: it waits already, or `applied` has the end of
+ * its round. COX_EINVAL: a round ends after its closures; COX_ELIMIT; COX_ENOMEM.
+ */
+int coxi_rounds_put(struct coxi_rounds *rounds, struct coxi_applied *applied,
+                    const struct coxi_commit *commit, const void *payload, size_t len);
+
+/* The commits of a round, in order. They stay until the round is dropped; others may
+ * come meanwhile, which the list has or has not. */
+const struct coxi_waiting *coxi_rounds_first(struct coxi_rounds *rounds,
+                                             uint64_t round);
+const struct coxi_waiting *coxi_rounds_next(struct coxi_rounds *rounds,
+                                            const struct coxi_waiting *waiting);
+
+/* Drops what waits for a round, after `applied` got its end. */
+void coxi_rounds_drop(struct coxi_rounds *rounds, uint64_t round);
+
+#endif
