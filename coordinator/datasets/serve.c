@@ -247,9 +247,10 @@ static int read_version(const struct coxi_source *source, const struct request *
 /* Tells what the thread reads. False: the coordinator is being closed. */
 static bool set_reading(struct coxi_served *served, struct coxi_source source)
 {
+    const struct coxi_source nothing = {0};
     coxi_lock(&served->lock);
     bool closing = served->closing;
-    served->reading = closing ? (struct coxi_source){0} : source;
+    served->reading = closing ? nothing : source;
     coxi_unlock(&served->lock);
     return !closing;
 }
