@@ -12,6 +12,7 @@
 struct csv {
     struct coxi_csv records;
     size_t header_fields; /* 0: there is no header */
+    uint64_t header_end;  /* where it ends in the file; 0: there is none */
     uint32_t *places;     /* [n_columns]: the number of each column's field */
     size_t n_keys;        /* of a record */
 };
@@ -67,6 +68,7 @@ static int take_header(struct coxi_parser *parser, struct csv *csv)
         r = find_name(parser, csv, line.at, decoding->columns[i].name, &csv->places[i]);
     }
     csv->header_fields = csv->records.n;
+    csv->header_end = parser->stream->offset;
     return r;
 }
 
@@ -231,20 +233,25 @@ static int open_file(struct coxi_parser *parser)
     return decoding->header != 0 ? read_header(parser, csv) : 0;
 }
 
-/* The first line begins behind the byte order mark: it is the task's if the task begins
- * within the mark. */
+/* A task that begins within the byte order mark, or before the header's end (there may be
+ * empty lines before it), begins behind that. */
 static int sync(struct coxi_parser *parser)
 {
+    const struct csv *csv = parser->state;
     struct coxi_stream *stream = parser->stream;
     uint64_t from = stream->offset;
-    if (parser->begin > COXI_CSV_MARK || parser->decoding->header != 0) {
+    int r = 0;
+    if (parser->begin < csv->header_end) {
+        coxi_stream_seek(stream, csv->header_end);
+    } else if (parser->begin > COXI_CSV_MARK || parser->decoding->header != 0) {
         return coxi_line_sync(parser);
-    }
-    coxi_stream_seek(stream, 0);
-    int r = coxi_csv_pass_mark(stream);
-    if (r == 0 && stream->offset == 0) {
-        coxi_stream_seek(stream, from);
-        return coxi_line_sync(parser);
+    } else {
+        coxi_stream_seek(stream, 0);
+        r = coxi_csv_pass_mark(stream);
+        if (r == 0 && stream->offset == 0) {
+            coxi_stream_seek(stream, from);
+            return coxi_line_sync(parser);
+        }
     }
     return r != 0 || stream->offset < parser->end ? r : COX_EEOF;
 }

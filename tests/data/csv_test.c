@@ -287,6 +287,24 @@ TEST(each_byte_can_be_a_cut_behind_a_byte_order_mark)
     }
 }
 
+TEST(each_byte_can_be_a_cut_in_empty_lines_before_the_header)
+{
+    static const char text[] = "\n\n\n\r\n\n\ny,age,id,text\n\n1,0,1,x\n2,0,2,y";
+    char *path = coxi_test_path("file");
+    struct coxi_task task = task_of(path, ',');
+    struct records whole = {0};
+    coxi_test_write(path, text, strlen(text));
+    records_read(&task, &whole);
+    assert_int_equal(2, whole.n);
+    for (uint64_t cut = 1; cut < sizeof(text) + 2; cut++) {
+        struct records parts = {0};
+        records_read_cut(&task, &cut, 1, &parts);
+        records_assert_same(&whole, &parts);
+        records_free(&parts);
+    }
+    records_free(&whole);
+}
+
 /* Records whose texts are often whole lines of such a file. */
 static size_t lines_in_quotes(uint64_t *rng, char *text, size_t room)
 {
