@@ -7,8 +7,6 @@
 #include "checkpoint/checkpoints.h"
 #include "checkpoint/latest.h"
 #include "common/clock.h"
-#include "coordinator/base/alive.h"
-#include "coordinator/checkpoints/backlog.h"
 #include "tests/coordinator/crew.h"
 #include "tests/test.h"
 
@@ -512,63 +510,6 @@ TEST(no_cursor_passes_over_a_call_that_outlives_its_join)
     cox_future_free(deaf.future);
     cox_future_free(looking.future);
     cox_future_free(failing);
-    crew_close(&crew);
-}
-
-static struct cox_future
-    *ends_with_run; /* if not NULL, the run ends before the backlog is collected */
-
-int __real_coxi_backlog_collect(struct cox_coordinator *c, const char *path,
-                                const struct coxi_recovery_mark *mark,
-                                struct coxi_manifest *manifest);
-int __wrap_coxi_backlog_collect(struct cox_coordinator *c, const char *path,
-                                const struct coxi_recovery_mark *mark,
-                                struct coxi_manifest *manifest);
-
-int __wrap_coxi_backlog_collect(struct cox_coordinator *c, const char *path,
-                                const struct coxi_recovery_mark *mark,
-                                struct coxi_manifest *manifest)
-{
-    if (ends_with_run != NULL) {
-        coxi_fatal(c, COX_EREPLAY, "closure 0 cannot be done again");
-        assert_code(COX_EREPLAY, cox_future_wait(ends_with_run, 10000));
-    }
-    return __real_coxi_backlog_collect(c, path, mark, manifest);
-}
-
-TEST(no_cursor_passes_over_calls_that_the_end_of_the_run_settled)
-{
-    enum { MORE_THAN_A_WORKER_TAKES = 2000 };
-    struct crew crew;
-    struct crew_hold hold;
-    struct cox_future *waits;
-    struct cox_future *done;
-    struct cox_options options = options_for("ckpt");
-    struct cox_call call = COX_CALL_INIT;
-    options.checkpoint_at_close = -1;
-    crew_open(&crew, 1, 2, "hold", &options);
-    (void)crew_counter(&crew, "c0");
-    crew_hold_on(&hold, &crew, "watch_and_count", 1, false);
-    crew_hold_wait(&hold);
-    struct cox_function *nothing = crew_function(&crew, "nothing");
-    for (int i = 0; i < MORE_THAN_A_WORKER_TAKES; i++) {
-        call_on(&crew, "nothing", 1, 0);
-    }
-    call.only_worker = 1;
-    call.cursor = 1;
-    assert_code(0, cox_schedule(crew.c, nothing, &call, &waits));
-    call.only_worker = 2;
-    call.cursor = 2;
-    assert_code(0, cox_schedule(crew.c, nothing, &call, &done));
-    assert_code(0, cox_future_wait(done, 10000));
-    ends_with_run = waits;
-    assert_code(COX_EREPLAY, cox_checkpoint_save(crew.c, NULL, NULL));
-    assert_code(COX_EREPLAY, cox_checkpoint_save(crew.c, NULL, NULL)); /* later, too */
-    assert_int_equal(0, latest());
-    ends_with_run = NULL;
-    crew_hold_release(&hold);
-    cox_future_free(waits);
-    cox_future_free(done);
     crew_close(&crew);
 }
 
