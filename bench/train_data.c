@@ -86,6 +86,9 @@ static void write_files(const struct bench *bench, uint64_t bytes, struct files 
 
 /* ---- the cluster */
 
+static const struct cox_optimizer adagrad = {
+    .kind = COX_ADAGRAD, .learning_rate = 0.1F, .initial_accumulator = 100};
+
 static void create_table(struct cox_coordinator *c, const char *name, uint32_t dim,
                          float deviation)
 {
@@ -93,8 +96,7 @@ static void create_table(struct cox_coordinator *c, const char *name, uint32_t d
     struct cox_table_spec spec = COX_TABLE_SPEC_INIT;
     spec.name = name;
     spec.dim = dim;
-    spec.optimizer = (struct cox_optimizer){
-        .kind = COX_ADAGRAD, .learning_rate = 0.1F, .initial_accumulator = 100};
+    spec.optimizer = adagrad;
     spec.initializer = (struct cox_initializer){COX_NORMAL, 0, deviation, 1};
     bench_check(cox_table_create(c, &spec, &table), "table");
 }
@@ -107,8 +109,7 @@ static void create_parameters(struct cox_coordinator *c, bool factors)
     spec.dtype = COX_F32;
     spec.rank = 1;
     spec.shape[0] = 1;
-    spec.optimizer = (struct cox_optimizer){
-        .kind = COX_ADAGRAD, .learning_rate = 0.1F, .initial_accumulator = 100};
+    spec.optimizer = adagrad;
     bench_check(cox_variable_create(c, &spec, &bias), "variable");
     create_table(c, "weights", 1, 0.01F);
     if (factors) {
@@ -191,47 +192,47 @@ struct sum {
     double cpu; /* of all processes */
 };
 
-static void turn_data(struct course *course, double seconds, struct sum *sum)
+static void schedule_data(struct course *course, struct sum *sum)
 {
-    double cpu = bench_cpu_all();
     struct cox_value segments = COX_SCALAR("segments", COX_I64, &course->segments);
     struct cox_call call = COX_CALL_INIT;
-    uint64_t before = rows_done(course);
-    double start = bench_now();
+    (void)sum; /* the data set counts its rows */
     call.args = &segments;
     call.n_args = 1;
+    bench_check(
+        cox_schedule_next(course->c, course->train_data, course->rows, &call, NULL),
+        "schedule");
+}
+
+static void schedule_kept(struct course *course, struct sum *sum)
+{
+    const struct cox_value args[] = {
+        COX_SCALAR("segments", COX_I64, &course->segments),
+        COX_SCALAR("first", COX_I64, &course->first),
+        COX_SCALAR("n", COX_I64, &course->n),
+    };
+    struct cox_call call = COX_CALL_INIT;
+    call.args = args;
+    call.n_args = sizeof(args) / sizeof(*args);
+    bench_check(cox_schedule(course->c, course->train_kept, &call, NULL), "schedule");
+    course->first += course->n;
+    sum->rows += (double)(course->n * BATCH_ROWS);
+}
+
+/* Schedules closures for so long, and waits for them. */
+static void turn(struct course *course, void (*schedule)(struct course *, struct sum *),
+                 double seconds, struct sum *sum)
+{
+    uint64_t before = rows_done(course);
+    double cpu = bench_cpu_all();
+    double start = bench_now();
     do {
-        bench_check(
-            cox_schedule_next(course->c, course->train_data, course->rows, &call, NULL),
-            "schedule");
+        schedule(course, sum);
     } while (bench_now() - start < seconds);
     bench_check(cox_join(course->c, -1), "join");
     sum->seconds += bench_now() - start;
     sum->cpu += bench_cpu_all() - cpu;
     sum->rows += (double)(rows_done(course) - before);
-}
-
-static void turn_kept(struct course *course, double seconds, struct sum *sum)
-{
-    double cpu = bench_cpu_all();
-    double start = bench_now();
-    do {
-        struct cox_value args[] = {
-            COX_SCALAR("segments", COX_I64, &course->segments),
-            COX_SCALAR("first", COX_I64, &course->first),
-            COX_SCALAR("n", COX_I64, &course->n),
-        };
-        struct cox_call call = COX_CALL_INIT;
-        call.args = args;
-        call.n_args = sizeof(args) / sizeof(*args);
-        bench_check(cox_schedule(course->c, course->train_kept, &call, NULL),
-                    "schedule");
-        course->first += course->n;
-        sum->rows += (double)(course->n * BATCH_ROWS);
-    } while (bench_now() - start < seconds);
-    bench_check(cox_join(course->c, -1), "join");
-    sum->seconds += bench_now() - start;
-    sum->cpu += bench_cpu_all() - cpu;
 }
 
 static void measure(struct bench *bench, const struct files *files,
@@ -253,14 +254,14 @@ static void measure(struct bench *bench, const struct files *files,
     struct bench_measurement cpu = {
         .name = cpu_name, .params = params, .unit = "us", .baseline_name = baseline};
     open_course(&course, bench, files, kind);
-    turn_data(&course, turn_s, &ignored); /* makes the rows */
-    turn_kept(&course, turn_s, &ignored);
+    turn(&course, schedule_data, turn_s, &ignored); /* makes the table's rows */
+    turn(&course, schedule_kept, turn_s, &ignored);
     for (int i = 0; i < BENCH_ROUNDS; i++) {
         struct sum data = {0};
         struct sum kept = {0};
         for (int k = 0; k < TURNS; k++) {
-            turn_kept(&course, turn_s, &kept);
-            turn_data(&course, turn_s, &data);
+            turn(&course, schedule_kept, turn_s, &kept);
+            turn(&course, schedule_data, turn_s, &data);
         }
         rate.value[i].value = data.rows / data.seconds;
         rate.baseline[i] = kept.rows / kept.seconds;

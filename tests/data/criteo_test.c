@@ -114,22 +114,11 @@ TEST(a_malformed_line_is_named_by_its_offset)
 TEST(each_byte_can_be_a_cut)
 {
     static const char text[] = LINE "\r\n\n0" LINE "\n";
-    char *path = coxi_test_path("file");
-    struct coxi_task task = records_task(path, COX_CRITEO);
+    struct coxi_task task = records_task(coxi_test_path("file"), COX_CRITEO);
     task.decoding.buckets = BUCKETS;
     for (uint32_t header = 0; header < 2; header++) {
-        struct records whole = {0};
         task.decoding.header = header;
-        coxi_test_write(path, text, strlen(text));
-        records_read(&task, &whole);
-        assert_int_equal(2 - header, whole.n);
-        for (uint64_t cut = 1; cut < sizeof(text) + 2; cut++) {
-            struct records parts = {0};
-            records_read_cut(&task, &cut, 1, &parts);
-            records_assert_same(&whole, &parts);
-            records_free(&parts);
-        }
-        records_free(&whole);
+        records_assert_cuts(&task, text, strlen(text), 2 - header);
     }
 }
 

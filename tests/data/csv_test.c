@@ -246,63 +246,37 @@ static const char mixed[] = "y,age,id,text\r\n1,0,1,x\n\n2,0,2,\"a;\"\"b\"\r\n3,
 
 TEST(each_byte_can_be_a_cut)
 {
-    char *path = coxi_test_path("file");
-    struct coxi_task task = task_of(path, ',');
-    struct records whole = {0};
-    coxi_test_write(path, mixed, strlen(mixed));
-    records_read(&task, &whole);
-    assert_int_equal(3, whole.n);
-    for (uint64_t cut = 1; cut < sizeof(mixed) + 2; cut++) {
-        struct records parts = {0};
-        records_read_cut(&task, &cut, 1, &parts);
-        records_assert_same(&whole, &parts);
-        records_free(&parts);
-    }
-    records_free(&whole);
+    struct coxi_task task = task_of(coxi_test_path("file"), ',');
+    records_assert_cuts(&task, mixed, strlen(mixed), 3);
 }
 
 TEST(each_byte_can_be_a_cut_behind_a_byte_order_mark)
 {
-    static const char *const texts[] = {"\xef\xbb\xbf"
-                                        "1,2\n3,4\n",
-                                        "\xef\xbb\xbf", "\xef\xbb\xbf\n1,2", "1,2\n",
-                                        "\xef\xbb"};
-    static const struct cox_column two[] = {{.name = "0", .kind = COX_COLUMN_BYTES}};
-    for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
-        char *path = coxi_test_path("file");
-        struct coxi_task task = task_of(path, ',');
-        struct records whole = {0};
-        task.decoding.columns = two;
-        task.decoding.n_columns = 1;
-        task.decoding.header = 0;
-        coxi_test_write(path, texts[i], strlen(texts[i]));
-        records_read(&task, &whole);
-        for (uint64_t cut = 1; cut < strlen(texts[i]) + 2; cut++) {
-            struct records parts = {0};
-            records_read_cut(&task, &cut, 1, &parts);
-            records_assert_same(&whole, &parts);
-            records_free(&parts);
-        }
-        records_free(&whole);
+    static const struct {
+        const char *text;
+        size_t n;
+    } files[] = {{"\xef\xbb\xbf"
+                  "1,2\n3,4\n",
+                  2},
+                 {"\xef\xbb\xbf", 0},
+                 {"\xef\xbb\xbf\n1,2", 1},
+                 {"1,2\n", 1},
+                 {"\xef\xbb", 1}};
+    static const struct cox_column first[] = {{.name = "0", .kind = COX_COLUMN_BYTES}};
+    struct coxi_task task = task_of(coxi_test_path("file"), ',');
+    task.decoding.columns = first;
+    task.decoding.n_columns = 1;
+    task.decoding.header = 0;
+    for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++) {
+        records_assert_cuts(&task, files[i].text, strlen(files[i].text), files[i].n);
     }
 }
 
 TEST(each_byte_can_be_a_cut_in_empty_lines_before_the_header)
 {
     static const char text[] = "\n\n\n\r\n\n\ny,age,id,text\n\n1,0,1,x\n2,0,2,y";
-    char *path = coxi_test_path("file");
-    struct coxi_task task = task_of(path, ',');
-    struct records whole = {0};
-    coxi_test_write(path, text, strlen(text));
-    records_read(&task, &whole);
-    assert_int_equal(2, whole.n);
-    for (uint64_t cut = 1; cut < sizeof(text) + 2; cut++) {
-        struct records parts = {0};
-        records_read_cut(&task, &cut, 1, &parts);
-        records_assert_same(&whole, &parts);
-        records_free(&parts);
-    }
-    records_free(&whole);
+    struct coxi_task task = task_of(coxi_test_path("file"), ',');
+    records_assert_cuts(&task, text, strlen(text), 2);
 }
 
 /* Records whose texts are often whole lines of such a file. */

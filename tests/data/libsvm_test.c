@@ -119,13 +119,6 @@ static char *many_lines(uint64_t *rng, bool long_ones)
     return text;
 }
 
-static int by_size(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a;
-    uint64_t y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* Any cuts: every record is read once, in order. */
 TEST(cut_files_have_every_record_once)
 {
@@ -136,11 +129,7 @@ TEST(cut_files_have_every_record_once)
         struct records parts = {0};
         char *text = many_lines(&rng, round == 0);
         struct coxi_task task = records_task(write_text("file", text), COX_LIBSVM);
-        size_t n = 1 + coxi_rand(&rng) % 20;
-        for (size_t i = 0; i < n; i++) {
-            cuts[i] = 1 + coxi_rand(&rng) % (strlen(text) + 3);
-        }
-        qsort(cuts, n, sizeof(*cuts), by_size);
+        size_t n = records_cuts(&rng, strlen(text), cuts, 20);
         records_read(&task, &whole);
         assert_int_equal(MANY, whole.n);
         records_read_cut(&task, cuts, n, &parts);
@@ -154,17 +143,8 @@ TEST(cut_files_have_every_record_once)
 TEST(each_byte_can_be_a_cut)
 {
     static const char text[] = "1 1:1\n\n0 2:2 3:3\r\n\n1 4:4\n0";
-    struct records whole = {0};
-    struct coxi_task task = records_task(write_text("file", text), COX_LIBSVM);
-    records_read(&task, &whole);
-    assert_int_equal(4, whole.n);
-    for (uint64_t cut = 1; cut < sizeof(text) + 2; cut++) {
-        struct records parts = {0};
-        records_read_cut(&task, &cut, 1, &parts);
-        records_assert_same(&whole, &parts);
-        records_free(&parts);
-    }
-    records_free(&whole);
+    struct coxi_task task = records_task(coxi_test_path("file"), COX_LIBSVM);
+    records_assert_cuts(&task, text, strlen(text), 4);
 }
 
 /* ---- compressed */

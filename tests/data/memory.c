@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "common/error.h"
+
 static int memory_read(void *self, uint64_t offset, void *to, size_t len,
                        size_t *ret_len)
 {
@@ -36,9 +38,18 @@ static void memory_close(void *self)
     (void)self;
 }
 
+static int memory_beside(void *self, const char *end, struct coxi_source *ret)
+{
+    const struct memory_file *file = self;
+    (void)end; /* indexes are all that readers look for */
+    return file->index != NULL ? memory_source(file->index, "index", ret) : COX_ENOENT;
+}
+
 int memory_source(struct memory_file *file, const char *name, struct coxi_source *ret)
 {
-    static const struct coxi_source_kind kind = {
-        .read = memory_read, .stat = memory_stat, .close = memory_close};
+    static const struct coxi_source_kind kind = {.read = memory_read,
+                                                 .stat = memory_stat,
+                                                 .close = memory_close,
+                                                 .beside = memory_beside};
     return coxi_source_init(&kind, file, name, ret);
 }

@@ -9,7 +9,8 @@ struct memory_file {
     uint64_t len;
     uint64_t line; /* not 0: each line-th byte is a newline, if there is no `data` */
     uint64_t changed_ns;
-    uint64_t changes_at; /* not 0: a read from here on changes the file */
+    uint64_t changes_at;       /* not 0: a read from here on changes the file */
+    struct memory_file *index; /* NULL: there is none beside it */
 };
 
 /* Borrows the file until the source is closed. COX_ENOMEM. */

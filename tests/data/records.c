@@ -220,6 +220,23 @@ void records_assert_same(const struct records *a, const struct records *b)
     assert_list(b, (const char *const *)a->all, a->n);
 }
 
+void records_assert_cuts(const struct coxi_task *task, const void *bytes, size_t len,
+                         size_t n)
+{
+    struct records whole = {0};
+    coxi_test_write(task->file, bytes, len);
+    records_read(task, &whole);
+    assert_int_equal(COX_EEOF, whole.code);
+    assert_int_equal(n, whole.n);
+    for (uint64_t cut = 1; cut < len + 3; cut++) {
+        struct records parts = {0};
+        records_read_cut(task, &cut, 1, &parts);
+        records_assert_same(&whole, &parts);
+        records_free(&parts);
+    }
+    records_free(&whole);
+}
+
 static int by_size(const void *a, const void *b)
 {
     uint64_t x = *(const uint64_t *)a;

@@ -22,7 +22,12 @@ void records_read_cut(const struct coxi_task *task, const uint64_t *cuts, size_t
                       struct records *to);
 void records_free(struct records *records);
 
-/* The same for a task of a file in memory, with the name task->file. */
+/* Writes the file at task->file. Fails unless it has `n` records, also if it is cut in two,
+ * wherever that is. */
+void records_assert_cuts(const struct coxi_task *task, const void *bytes, size_t len,
+                         size_t n);
+
+/* Reads a task of a file in memory, with the name task->file. */
 void records_read_memory(const struct coxi_task *task, const void *bytes, size_t len,
                          struct records *to);
 

@@ -112,27 +112,16 @@ TEST(files_without_words_have_no_records)
     }
 }
 
+static const char mixed[] = "the quick\r\n\n \nbrown fox jumps\n\tover\nthe lazy";
+
 TEST(each_byte_can_be_a_cut)
 {
-    static const char text[] = "the quick\r\n\n \nbrown fox jumps\n\tover\nthe lazy";
-    char *path = coxi_test_path("file");
-    struct coxi_task task = records_task(path, COX_TEXT);
-    struct records whole = {0};
-    coxi_test_write(path, text, strlen(text));
-    records_read(&task, &whole);
-    assert_int_equal(4, whole.n);
-    for (uint64_t cut = 1; cut < sizeof(text) + 2; cut++) {
-        struct records parts = {0};
-        records_read_cut(&task, &cut, 1, &parts);
-        records_assert_same(&whole, &parts);
-        records_free(&parts);
-    }
-    records_free(&whole);
+    struct coxi_task task = records_task(coxi_test_path("file"), COX_TEXT);
+    records_assert_cuts(&task, mixed, strlen(mixed), 4);
 }
 
 TEST(ten_thousand_changed_files_are_read_or_refused)
 {
-    static const char text[] = "the quick\r\n\n \nbrown fox jumps\n\tover\nthe lazy";
     struct coxi_task task = records_task("file", COX_TEXT);
-    records_mutate(&task, text, strlen(text), MUTATIONS);
+    records_mutate(&task, mixed, strlen(mixed), MUTATIONS);
 }

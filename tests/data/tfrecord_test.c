@@ -120,15 +120,8 @@ TEST(records_within_records_are_right_or_refused)
 
 TEST(each_byte_can_be_a_cut)
 {
-    static const char *const expected[] = {"Hello", "World!", ""};
     struct coxi_task task = records_task(path_of_file(), COX_TFRECORD);
-    coxi_test_write(task.file, golden, sizeof(golden));
-    for (uint64_t cut = 1; cut < sizeof(golden) + 2; cut++) {
-        struct records parts = {0};
-        records_read_cut(&task, &cut, 1, &parts);
-        records_assert(&parts, expected, 3);
-        records_free(&parts);
-    }
+    records_assert_cuts(&task, golden, sizeof(golden), 3);
 }
 
 /* ---- damage */

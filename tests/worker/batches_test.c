@@ -194,18 +194,29 @@ static void push_client_task(struct fixture *f)
     rig_push(&f->rig, ++f->last, 1, "visit", &task, 1);
 }
 
+static const char two_lines[] = "1 7:1\n1 8:1\n";
+
+static void expect_two_records(struct fixture *f)
+{
+    struct rig_done done = rig_expect(&f->rig, f->last, 0);
+    assert_int_equal(2, rig_result(&done, "records"));
+}
+
+/* Runs a task of a file of two lines, for which the client is asked. */
+static void read_two_lines(struct fixture *f)
+{
+    push_client_task(f);
+    answer_bytes(f, 0, two_lines, strlen(two_lines), strlen(two_lines));
+    expect_two_records(f);
+}
+
 TEST(step_reads_a_file_of_the_client)
 {
     struct fixture f;
-    static const char text[] = "1 7:1\n1 8:1\n";
     fixture_open(&f, "");
-    push_client_task(&f);
-    answer_bytes(&f, 0, text, strlen(text), strlen(text));
-    struct rig_done done = rig_expect(&f.rig, f.last, 0);
-    assert_int_equal(2, rig_result(&done, "records"));
+    read_two_lines(&f);
     push_client_task(&f); /* the worker has kept it */
-    done = rig_expect(&f.rig, f.last, 0);
-    assert_int_equal(2, rig_result(&done, "records"));
+    expect_two_records(&f);
     fixture_close(&f);
 }
 
@@ -213,15 +224,11 @@ TEST(step_reads_a_file_of_the_client)
 TEST(step_does_not_take_an_answer_that_is_cut_off_for_the_files_end)
 {
     struct fixture f;
-    static const char text[] = "1 7:1\n1 8:1\n";
     fixture_open(&f, "");
     push_client_task(&f);
-    answer_bytes(&f, 0, text, 6, strlen(text));
+    answer_bytes(&f, 0, two_lines, 6, strlen(two_lines));
     (void)rig_expect(&f.rig, f.last, COX_ECONFLICT);
-    push_client_task(&f); /* it is asked for again */
-    answer_bytes(&f, 0, text, strlen(text), strlen(text));
-    struct rig_done done = rig_expect(&f.rig, f.last, 0);
-    assert_int_equal(2, rig_result(&done, "records"));
+    read_two_lines(&f); /* it is asked for again */
     fixture_close(&f);
 }
 
@@ -302,23 +309,18 @@ static void recall(struct fixture *f)
 TEST(step_that_waits_for_the_client_is_cancelled)
 {
     struct fixture f;
-    static const char text[] = "1 7:1\n";
     fixture_open(&f, "");
     push_client_task(&f);
     (void)caller_expect(f.rig.caller, COXI_FILE_READ);
     recall(&f);
     (void)rig_expect(&f.rig, f.last, COX_ECANCELLED);
-    push_client_task(&f); /* asks again */
-    answer_bytes(&f, 0, text, strlen(text), strlen(text));
-    struct rig_done done = rig_expect(&f.rig, f.last, 0);
-    assert_int_equal(1, rig_result(&done, "records"));
+    read_two_lines(&f); /* it is asked for again */
     fixture_close(&f);
 }
 
 TEST(step_gives_up_a_client_that_does_not_answer)
 {
     struct fixture f;
-    static const char text[] = "1 7:1\n";
     fixture_open(&f, "");
     f.rig.run->files.wait_ms = 20;
     push_client_task(&f);
@@ -330,10 +332,7 @@ TEST(step_gives_up_a_client_that_does_not_answer)
     const struct coxi_file_bytes late = {.message = "", .bytes = 1};
     assert_code(0, coxi_client_files_answer(&f.rig.run->files, request, &late, "x", 1));
     f.rig.run->files.wait_ms = COXI_FILE_WAIT_MS;
-    push_client_task(&f);
-    answer_bytes(&f, 0, text, strlen(text), strlen(text));
-    done = rig_expect(&f.rig, f.last, 0);
-    assert_int_equal(1, rig_result(&done, "records"));
+    read_two_lines(&f);
     fixture_close(&f);
 }
 

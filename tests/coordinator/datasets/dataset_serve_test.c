@@ -82,8 +82,8 @@ static bool has_read_most(void *arg)
 
 /* ---- the data set */
 
-/* Task i is file i. */
-static void open_client(struct yard *yard)
+/* Opens a client whose task i is file i; returns a worker that has joined it. */
+static struct caller *open_client(struct yard *yard)
 {
     struct cox_dataset *dataset;
     struct cox_dataset_spec spec = rows_spec();
@@ -93,6 +93,9 @@ static void open_client(struct yard *yard)
     yard_open(yard, NULL);
     assert_code(0, cox_dataset_create(yard->crew.c, &spec, &dataset));
     atomic_store(&is_ours, true);
+    struct caller *worker = fake_worker(yard, "anna", 7, 0);
+    fake_worker_accept(worker, 0);
+    return worker;
 }
 
 static struct coxi_message wants(uint64_t request, uint64_t place)
@@ -106,9 +109,7 @@ static struct coxi_message wants(uint64_t request, uint64_t place)
 TEST(a_client_whose_disk_is_dead_is_closed_in_time)
 {
     struct yard yard;
-    open_client(&yard);
-    struct caller *worker = fake_worker(&yard, "anna", 7, 0);
-    fake_worker_accept(worker, 0);
+    struct caller *worker = open_client(&yard);
     const struct coxi_message message = wants(1, 0);
     atomic_store(&is_dead, true);
     caller_send(worker, &message, NULL, 0);
@@ -143,9 +144,7 @@ static struct coxi_link *deaf_worker(struct yard *yard)
 TEST(a_worker_that_does_not_receive_keeps_no_other_waiting)
 {
     struct yard yard;
-    open_client(&yard);
-    struct caller *worker = fake_worker(&yard, "anna", 7, 0);
-    fake_worker_accept(worker, 0);
+    struct caller *worker = open_client(&yard);
     struct coxi_link *deaf = deaf_worker(&yard);
     coxi_test_until(has_read_most, NULL, "the other worker's bytes are under way");
     for (uint64_t i = 1; i <= 2; i++) {
