@@ -133,8 +133,8 @@ void coxi_dataset_tell_task(const struct cox_dataset *dataset, uint64_t position
     }
 }
 
-/* Where and why the closure's task failed. A reader's text begins with the file's name
- * and the offset; others get those of the task. */
+/* Where and why the closure's task failed. A text that does not name the file gets its
+ * name, and the offset of the task. */
 static void tell_reason(const struct coxi_closure *closure,
                         const struct coxi_handout *handout, char ret[COXI_TEXT_MAX])
 {
@@ -142,8 +142,10 @@ static void tell_reason(const struct coxi_closure *closure,
     const char *text = coxi_future_text(&closure->future);
     coxi_dataset_tell_task(handout->dataset, handout->position, where, sizeof(where));
     const char *colon = strrchr(where, ':');
-    size_t len = colon != NULL ? (size_t)(colon - where) + 1 : 0;
-    if (len > 0 && strncmp(text, where, len) == 0) {
+    char name[COXI_TEXT_MAX];
+    (void)snprintf(name, sizeof(name), "%.*s", colon != NULL ? (int)(colon - where) : 0,
+                   where);
+    if (name[0] != '\0' && strstr(text, name) != NULL) {
         (void)snprintf(ret, COXI_TEXT_MAX, "%.500s", text);
     } else {
         (void)snprintf(ret, COXI_TEXT_MAX, "%.320s: %.180s", where, text);
