@@ -219,6 +219,39 @@ static int walk(struct coxi_frames *frames, const struct coxi_file_index *index,
     return r;
 }
 
+/* The first whole frame at or behind the task's end is at `place` (NOWHERE: there is
+ * none). An index that leads the next task elsewhere is not of these frames. */
+static int check_index(struct coxi_frames *frames, const struct coxi_file_index *index,
+                       uint64_t place)
+{
+    const struct coxi_parser *parser = frames->parser;
+    uint64_t found;
+    int r = walk(frames, index, parser->end, UINT64_MAX, true, &found);
+    return r != 0 || found == place
+               ? r
+               : coxi_error(COX_EFORMAT,
+                            "%s:%" PRIu64
+                            ": the index beside the file does not lead to the next %s "
+                            "from here; make it again (coxswain data index)",
+                            parser->stream->source->name, parser->end,
+                            frames->kind->name);
+}
+
+/* Where the task begins, by the index; NOWHERE: it has no frame. */
+static int sync_by_index(struct coxi_frames *frames,
+                         const struct coxi_file_index *index, uint64_t *ret)
+{
+    const struct coxi_parser *parser = frames->parser;
+    uint64_t place;
+    int r = walk(frames, index, parser->begin, UINT64_MAX, true, &place);
+    if (r == 0 && place >= parser->end) {
+        r = check_index(frames, index, place);
+        place = NOWHERE;
+    }
+    *ret = place;
+    return r;
+}
+
 int coxi_frames_sync(struct coxi_frames *frames)
 {
     struct coxi_parser *parser = frames->parser;
@@ -226,9 +259,8 @@ int coxi_frames_sync(struct coxi_frames *frames)
     uint64_t place;
     int r = index_of(frames, &index);
     if (r == 0) {
-        r = index != NULL
-                ? walk(frames, index, parser->begin, parser->end, true, &place)
-                : find(frames, parser->begin, parser->end, &place);
+        r = index != NULL ? sync_by_index(frames, index, &place)
+                          : find(frames, parser->begin, parser->end, &place);
     }
     if (r == 0 && place != NOWHERE) {
         coxi_stream_seek(parser->stream, place);
@@ -424,6 +456,11 @@ static int verify_end(struct coxi_frames *frames)
     while (r == 0 && !met && !frames->ended) {
         r = coxi_stream_cancelled(parser->stream);
         r = r == 0 ? pass_behind(frames, &met) : r;
+    }
+    if (r == 0 && index != NULL) {
+        uint64_t at = parser->stream->offset;
+        bool is_last = frames->ended || at >= parser->stream->bytes;
+        r = check_index(frames, index, is_last ? NOWHERE : at);
     }
     frames->ended = true;
     return r != 0 ? r : COX_EEOF;

@@ -11,7 +11,8 @@
  * beginning, tasks either agree on all boundaries, or one of them is an error.
  *
  * If the file has an index (data/index.h), boundaries are those that it leads to, and
- * payloads may contain such files.
+ * payloads may contain such files. The task before looks for the first frame behind its
+ * end by the index, too, so that an index with false offsets is an error.
  *
  * A damaged frame is reported by the task that walks to it; so are all that follow it
  * behind the task's end, because the tasks there begin at a frame that is whole.
