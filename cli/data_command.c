@@ -1,6 +1,7 @@
 /* See data_command.h. */
 #include "cli/data_command.h"
 
+#include <dirent.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
@@ -75,14 +76,76 @@ int coxi_data_check_interrupted(void)
 
 /* ---- names */
 
-int coxi_data_part_name(const char *name, uint64_t i, uint64_t n, char ret[PATH_MAX])
+/* The part of a name before its ending, behind which the number comes. */
+static size_t stem_of(const char *name)
 {
     const char *slash = strrchr(name, '/');
     const char *base = slash != NULL ? slash + 1 : name;
     const char *dot = *base != '\0' ? strchr(base + 1, '.') : NULL;
-    int stem = (int)(dot != NULL ? (size_t)(dot - name) : strlen(name));
+    return dot != NULL ? (size_t)(dot - name) : strlen(name);
+}
+
+int coxi_data_part_name(const char *name, uint64_t i, uint64_t n, char ret[PATH_MAX])
+{
+    size_t stem = stem_of(name);
     return n == 1 ? coxi_path(ret, "%s", name)
-                  : coxi_path(ret, "%.*s-%05" PRIu64 "%s", stem, name, i, name + stem);
+                  : coxi_path(ret, "%.*s-%05" PRIu64 "%s", (int)stem, name, i,
+                              name + stem);
+}
+
+/* The number in the name `found` of a file of the set; `base` is the set's name. -1: it is
+ * none of them. */
+static int64_t part_number(const char *base, const char *found)
+{
+    size_t stem = stem_of(base);
+    char expected[PATH_MAX];
+    uint64_t number =
+        strlen(found) > stem ? strtoull(found + stem + 1, NULL, 10) : UINT64_MAX;
+    if (number > INT64_MAX || coxi_data_part_name(base, number, 2, expected) != 0) {
+        return -1;
+    }
+    return strcmp(expected, found) == 0 ? (int64_t)number : -1;
+}
+
+static int leftover(const char *name, uint64_t lowest, uint64_t n)
+{
+    char first[PATH_MAX];
+    char more[40] = "";
+    int r = coxi_data_part_name(name, lowest, 2, first);
+    if (n > 1) {
+        (void)snprintf(more, sizeof(more), " and %" PRIu64 " more", n - 1);
+    }
+    return r != 0
+               ? r
+               : coxi_error(COX_EINVAL,
+                            "%s%s %s of an earlier set with more files, and a "
+                            "pattern would find old and new files: remove %s, or "
+                            "name another output",
+                            first, more, n > 1 ? "are" : "is", n > 1 ? "them" : "it");
+}
+
+int coxi_data_parts_check(const char *name, uint64_t n)
+{
+    const char *slash = strrchr(name, '/');
+    const char *base = slash != NULL ? slash + 1 : name;
+    char dir[PATH_MAX];
+    uint64_t lowest = UINT64_MAX;
+    uint64_t old = 0;
+    int r = slash != NULL ? coxi_path(dir, "%.*s", (int)(base - name), name)
+                          : coxi_path(dir, ".");
+    DIR *all = r == 0 && n > 1 ? opendir(dir) : NULL;
+    if (all == NULL) {
+        return r; /* whoever writes a file there tells what is wrong */
+    }
+    for (const struct dirent *one; (one = readdir(all)) != NULL;) {
+        int64_t number = part_number(base, one->d_name);
+        if (number >= (int64_t)n) {
+            lowest = (uint64_t)number < lowest ? (uint64_t)number : lowest;
+            old++;
+        }
+    }
+    (void)closedir(all);
+    return old > 0 ? leftover(name, lowest, old) : 0;
 }
 
 /* ---- beginning and end */

@@ -30,6 +30,11 @@ int coxi_data_check_interrupted(void);
  * "dir/clicks-00007.tsv.gz". COX_EINVAL: too long. */
 int coxi_data_part_name(const char *name, uint64_t i, uint64_t n, char ret[PATH_MAX]);
 
+/* COX_EINVAL: beside files 0 to `n` - 1 there are others with higher numbers, of an earlier
+ * set: whoever reads the new files by a pattern would read these, too. One file (`n` is 1)
+ * has no number, and may be beside any set. */
+int coxi_data_parts_check(const char *name, uint64_t n);
+
 /* From now on a thread waits for these signals, unless they are ignored; it sets the flag. */
 int coxi_data_catch_signals(void);
 

@@ -37,6 +37,7 @@ static const struct coxi_option options[] = {
     {.name = "records",
      .type = COXI_OPTION_INT,
      .offset = offsetof(struct config, records),
+     .min = 1,
      .max = 1e15,
      .fallback = "100000",
      .help = "records of all files together"},
@@ -234,13 +235,16 @@ static int generate(const struct coxi_planted_kind *kind, const struct config *c
             "'coxswain data convert'",
             name, kind->name, kind->name);
     }
+    int r = coxi_data_parts_check(name, (uint64_t)config->files);
+    if (r != 0) {
+        return r;
+    }
     void *model = kind->new_model(&planted);
     if (model == NULL) {
         return coxi_error_memory("a model");
     }
     coxi_progress_begin(&progress, "generating", (uint64_t)config->records);
     progress.unit = "records";
-    int r = 0;
     for (int64_t i = 0; r == 0 && i < config->files; i++) {
         r = write_file(kind, model, config, name, i, &progress);
     }

@@ -227,7 +227,7 @@ static int name_files(const struct shard *shard)
 
 static int check_names(const struct shard *shard, char *const *files, size_t n)
 {
-    int r = 0;
+    int r = coxi_data_parts_check(shard->out, (uint64_t)shard->config->files);
     for (int64_t i = 0; r == 0 && i < shard->config->files; i++) {
         char path[PATH_MAX];
         r = coxi_data_part_name(shard->out, (uint64_t)i, (uint64_t)shard->config->files,

@@ -13,6 +13,8 @@ TEST(generate_has_help_and_refuses_unknown_kinds)
     data_prints("say: coxswain data", 2, "generate", "clicks");
     data_prints("texts come as text, not as csv", 2, "generate", "--format=csv",
                 "texts", coxi_test_path("t"));
+    data_prints("--records", 2, "generate", "--records=0", "clicks",
+                coxi_test_path("c"));
     data_prints("cannot write", 1, "generate", "clicks", coxi_test_path("no/where"));
     data_prints("clicks are written as lines", 2, "generate", "clicks",
                 coxi_test_path("c.recordio"));

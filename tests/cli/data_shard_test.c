@@ -109,6 +109,29 @@ TEST(more_files_than_records_are_made)
     data_prints("0 records", 0, "verify", coxi_test_path("few-00002.recordio"));
 }
 
+TEST(files_that_an_earlier_larger_set_would_leave_are_refused)
+{
+    char *in = data_write("some.txt", "one\ntwo\nthree\n");
+    char *out = coxi_test_path("set.txt");
+    data_prints("3 records in 4 files", 0, "shard", "--files=4", in, out);
+    data_prints("3 records in 4 files", 0, "shard", "--files=4", in, out);
+    data_prints("set-00002.txt and 1 more are of an earlier set with more files", 2,
+                "shard", "--files=2", in, out);
+    data_prints("remove them, or name another output", 2, "generate", "--files=2",
+                "texts", out);
+    data_prints("set-00003.txt is of an earlier set", 2, "shard", "--files=3", in, out);
+    assert_int_equal(0, unlink(coxi_test_path("set-00002.txt")));
+    assert_int_equal(0, unlink(coxi_test_path("set-00003.txt")));
+    /* names of other sets, or of none */
+    (void)data_write("set-00002.txt.old", "");
+    (void)data_write("set-2.txt", "");
+    (void)data_write("set-00002x.txt", "");
+    (void)data_write("other-00002.txt", "");
+    (void)data_write("set-00002.csv", "");
+    data_prints("3 records in 2 files", 0, "shard", "--files=2", in, out);
+    data_prints("3 records in 1 file", 0, "shard", "--files=1", in, out);
+}
+
 static bool has_buckets(const char *dir)
 {
     DIR *all = opendir(dir);
