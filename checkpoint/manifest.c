@@ -283,6 +283,8 @@ static bool read_rules(const json_t *in, struct coxi_variable *v)
            LATER(get_u32, in, "wire_dtype", &v->wire_dtype) &&
            LATER(get_u32, in, "wire_rounding", &v->wire_rounding) &&
            LATER(get_u32, in, "nonfinite", &v->nonfinite) &&
+           LATER(get_u32, in, "staleness_action", &v->staleness.action) &&
+           LATER(get_u64, in, "staleness_max", &v->staleness.max) &&
            LATER(get_u32, in, "metric", &v->metric) &&
            LATER(read_lifecycle, in, "lifecycle", &v->lifecycle);
 }

@@ -138,6 +138,8 @@ static json_t *variable_json(const struct coxi_variable *v)
     put_count(variable, "wire_dtype", v->wire_dtype);
     put_count(variable, "wire_rounding", v->wire_rounding);
     put_count(variable, "nonfinite", v->nonfinite);
+    put_count(variable, "staleness_action", v->staleness.action);
+    put_count(variable, "staleness_max", v->staleness.max);
     put_count(variable, "metric", v->metric);
     return variable;
 }

@@ -55,14 +55,16 @@ static const struct field fields[] = {
     FIELD("kind", kind, kind_name) FIELD("dtype", dtype, type_name) FIELD(
         "metric", metric, NULL) FIELD("optimizer.kind", optimizer.kind,
                                       optimizer_name) COXI_OPTIMIZER_NUMBERS(OPTIMIZER)
-        FIELD("schedule.kind", optimizer.schedule.kind, coxi_schedule_name)
-            COXI_SCHEDULE_NUMBERS(SCHEDULE) SCHEDULE(steps) SCHEDULE(warmup_steps)
-                FIELD("initializer.kind", initializer.kind, NULL)
-                    FIELD("initializer.a", initializer.a, NULL)
-                        FIELD("initializer.b", initializer.b, NULL)
-                            FIELD("initializer.seed", initializer.seed, NULL)
-                                FIELD("wire_dtype", wire_dtype, type_name)
-                                    FIELD("wire_rounding", wire_rounding, NULL)
+        FIELD("schedule.kind", optimizer.schedule.kind,
+              coxi_schedule_name) COXI_SCHEDULE_NUMBERS(SCHEDULE) SCHEDULE(steps)
+            SCHEDULE(warmup_steps) FIELD("initializer.kind", initializer.kind, NULL)
+                FIELD("initializer.a", initializer.a, NULL) FIELD("initializer.b",
+                                                                  initializer.b, NULL)
+                    FIELD("initializer.seed", initializer.seed, NULL)
+                        FIELD("wire_dtype", wire_dtype, type_name)
+                            FIELD("wire_rounding", wire_rounding, NULL)
+                                FIELD("staleness_action", staleness.action, NULL)
+                                    FIELD("staleness_max", staleness.max, NULL)
                                         FIELD("nonfinite", nonfinite, NULL) LIFECYCLE(
                                             admit_count) LIFECYCLE(admit_probability)
                                             LIFECYCLE(evict_age) LIFECYCLE(evict_count)

@@ -158,6 +158,27 @@ static int check_loss_scale(const struct coxi_variable *v)
                             v->kind == COXI_KIND_TABLE ? "table" : "variable", v->name);
 }
 
+static int check_staleness(const struct coxi_variable *v)
+{
+    const struct coxi_staleness *s = &v->staleness;
+    if (s->action >= COXI_STALENESS_END) {
+        return coxi_error(COX_EINVAL,
+                          "variable '%s': %u is no action for stale gradients", v->name,
+                          s->action);
+    }
+    if (s->action == COXI_STALENESS_APPLY && s->max != 0) {
+        return coxi_error(COX_EINVAL,
+                          "variable '%s': staleness_max needs a staleness_action",
+                          v->name);
+    }
+    return s->action == COXI_STALENESS_APPLY || coxi_variable_is_trained(v)
+               ? 0
+               : coxi_error(COX_EINVAL,
+                            "variable '%s': staleness_action is for variables with an "
+                            "optimizer, and not for loss scales",
+                            v->name);
+}
+
 /* Checks the variable's wire type, metric, and other properties. */
 static int check_traits(const struct coxi_variable *v)
 {
@@ -184,6 +205,9 @@ static int check_traits(const struct coxi_variable *v)
     int r = check_metric(v);
     if (r == 0) {
         r = check_loss_scale(v);
+    }
+    if (r == 0) {
+        r = check_staleness(v);
     }
     return r == 0 ? check_lifecycle(v) : r;
 }
@@ -273,7 +297,9 @@ static bool rules_equal(const struct coxi_variable *a, const struct coxi_variabl
            a->initializer.seed == b->initializer.seed &&
            lifecycle_equal(&a->lifecycle, &b->lifecycle) &&
            a->wire_dtype == b->wire_dtype && a->wire_rounding == b->wire_rounding &&
-           a->nonfinite == b->nonfinite && a->metric == b->metric;
+           a->nonfinite == b->nonfinite && a->metric == b->metric &&
+           a->staleness.action == b->staleness.action &&
+           a->staleness.max == b->staleness.max;
 }
 
 bool coxi_variable_equal(const struct coxi_variable *a, const struct coxi_variable *b)

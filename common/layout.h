@@ -23,6 +23,13 @@ enum {
 enum coxi_nonfinite { COXI_NONFINITE_REJECT = 0, COXI_NONFINITE_ALLOW };
 enum coxi_rounding { COXI_ROUND_NEAREST = 0, COXI_ROUND_STOCHASTIC };
 
+enum coxi_staleness_action {
+    COXI_STALENESS_APPLY = 0,
+    COXI_STALENESS_DROP,
+    COXI_STALENESS_SCALE,
+    COXI_STALENESS_END,
+};
+
 enum coxi_metric {
     COXI_METRIC_NONE = 0,
     COXI_METRIC_SUM,
@@ -43,7 +50,8 @@ enum { COXI_METRIC_MAX = 2048 };
 /*
  * Checks all of a description that does not depend on other variables: name, kind,
  * type, shape, shards (they tile the rows, in order), optimizer, initializer,
- * lifecycle, wire type (BF16 or F16 of an F32), metric (F64, at most COXI_METRIC_MAX),
+ * lifecycle, staleness, wire type (BF16 or F16 of an F32), metric (F64, at most
+ * COXI_METRIC_MAX),
  * and that no number of bytes overflows. COX_EINVAL or COX_ELIMIT, with the variable's
  * name in the text.
  */
@@ -65,6 +73,14 @@ size_t coxi_variable_bytes(const struct coxi_variable *variable);
 static inline size_t coxi_table_dim(const struct coxi_variable *variable)
 {
     return variable->shape[0];
+}
+
+/* True if gradients change its values. (That of a loss scale only says whether others
+ * were finite.) */
+static inline bool coxi_variable_is_trained(const struct coxi_variable *variable)
+{
+    return variable->optimizer.kind != COXI_OPTIMIZER_NONE &&
+           variable->optimizer.kind != COXI_OPTIMIZER_LOSS_SCALE;
 }
 
 /* "[7, 2]" */

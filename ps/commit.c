@@ -50,6 +50,9 @@ static int apply_commit(struct coxi_store *store, const struct coxi_commit *comm
     }
     for (size_t i = 0; i < commit->n_updates; i++) {
         (r == 0 ? coxi_ready_apply : coxi_ready_release)(ready_at(scratch, i), scratch);
+        if (r == 0) {
+            coxi_ready_count(ready_at(scratch, i));
+        }
     }
     return r;
 }

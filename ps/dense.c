@@ -19,8 +19,7 @@
 #include "common/initializer.h"
 #include "ps/memory.h"
 #include "ps/optimizer.h"
-
-enum { VERSION_FIRST = 2 /* 0 and 1 mean something else in a pull */ };
+#include "ps/staleness.h"
 
 /* Fills every element as the initializer says: element i is column 0 of "row" i. */
 static void fill(struct coxi_dense *dense, const struct coxi_shard *shard)
@@ -98,7 +97,7 @@ int coxi_dense_new(const struct coxi_variable *variable, const struct coxi_shard
     }
     dense->variable = variable;
     dense->shard = shard;
-    atomic_init(&dense->version, VERSION_FIRST);
+    atomic_init(&dense->version, COXI_VERSION_FIRST);
     dense->row_bytes = coxi_variable_row_bytes(variable);
     dense->bytes = dense->row_bytes * shard->count;
     dense->layout = coxi_optimizer_layout(variable);
@@ -424,6 +423,12 @@ void coxi_dense_update_scaled(struct coxi_dense *dense,
     /* Raise the version only after the update, because a reader that sees this version
      * must find the whole update. */
     atomic_fetch_add_explicit(&dense->version, 1, memory_order_release);
+}
+
+void coxi_dense_pass(struct coxi_dense *dense)
+{
+    atomic_fetch_add(&dense->step, 1);
+    atomic_fetch_add_explicit(&dense->passes, 1, memory_order_relaxed);
 }
 
 void coxi_dense_touch(struct coxi_dense *dense)

@@ -70,6 +70,10 @@ void coxi_dense_update_scaled(struct coxi_dense *dense,
                               uint64_t step, uint32_t dtype, const void *values,
                               float loss_scale);
 
+/* Counts a gradient that is not applied: later ones have the t that they would have
+ * after it. The version stays. */
+void coxi_dense_pass(struct coxi_dense *dense);
+
 /* The version: it begins at 2 and rises with every update. Values that are read after
  * this call are at least as new as the version that it returned. */
 uint64_t coxi_dense_version(const struct coxi_dense *dense);

@@ -114,7 +114,7 @@ void coxi_dense_track_cut(struct coxi_dense *dense, bool drop_before)
     if (drop_before) {
         dense->version_before = dense->version_since;
     }
-    dense->version_since = coxi_dense_version(dense);
+    dense->version_since = coxi_dense_version(dense) + atomic_load(&dense->passes);
 }
 
 bool coxi_dense_track_changed(const struct coxi_dense *dense)

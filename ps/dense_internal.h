@@ -27,9 +27,10 @@ struct coxi_dense {
     float *states[COXI_STATES_MAX];
     atomic_uint_least64_t step;
     atomic_uint_least64_t version;
-    /* the version at the last coxi_dense_track_cut */
+    atomic_uint_least64_t passes; /* changes of `step` alone (coxi_dense_pass) */
+    /* version + passes at the last coxi_dense_track_cut */
     uint64_t version_since;
-    /* the version at the cut of the snapshot on which the last one builds */
+    /* the same at the cut of the snapshot on which the last one builds */
     uint64_t version_before;
     /* the cut that is being read, or NULL; changed while no update is under way */
     struct coxi_dense_cut *cut;

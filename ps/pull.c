@@ -47,11 +47,14 @@ static uint64_t *version_of(const struct coxi_buffer *versions, size_t item)
     return (uint64_t *)(void *)versions->data + item;
 }
 
-/* True if the peer has the values already. */
-static bool is_unchanged(const struct coxi_pulling *p, size_t item)
+/* True if the peer has the values already. A table's rows may change without an update
+ * (ps/eviction.c). */
+static bool is_unchanged(const struct coxi_pulling *p, size_t item,
+                         const struct coxi_part *part)
 {
     uint64_t version = p->pull->items[item].version;
-    return version != 0 && *version_of(p->versions, item) == version;
+    return version != 0 && part->table == NULL &&
+           *version_of(p->versions, item) == version;
 }
 
 /* Takes an item's list off the payload, and counts the bytes of its answer. */
@@ -68,10 +71,10 @@ static int begin_item(const struct coxi_store *store, struct coxi_pulling *p, si
     if (r != 0) {
         return r;
     }
-    if (item->version != 0 && place.part->dense != NULL) {
-        *version_of(p->versions, i) = coxi_dense_version(place.part->dense);
+    if (item->version != 0) {
+        *version_of(p->versions, i) = coxi_part_version(place.part);
     }
-    size_t bytes = is_unchanged(p, i) ? 0 : answer_bytes(p->pull, &place);
+    size_t bytes = is_unchanged(p, i, place.part) ? 0 : answer_bytes(p->pull, &place);
     if (bytes > COXI_PAYLOAD_MAX - p->left) {
         return coxi_error(COX_ELIMIT, "a pull of more than %zu bytes",
                           COXI_PAYLOAD_MAX);
@@ -182,7 +185,8 @@ static int read_piece(struct coxi_store *store, struct coxi_pulling *p, uint8_t 
         return r;
     }
     uint32_t narrow = narrow_of(p->pull, &place);
-    size_t bytes = is_unchanged(p, p->item) ? 0 : place.rows.count * place.row_bytes;
+    size_t bytes =
+        is_unchanged(p, p->item, place.part) ? 0 : place.rows.count * place.row_bytes;
     size_t n = 0;
     if (bytes > 0) {
         n = place.part->table != NULL

@@ -72,7 +72,8 @@ static struct coxi_table_change change_of(const struct coxi_ready *update,
 
 static bool has_rows(const struct coxi_ready *update)
 {
-    return update->place.part->table != NULL && update->place.rows.count > 0;
+    return update->place.part->table != NULL && update->place.rows.count > 0 &&
+           !update->is_dropped;
 }
 
 /* The numbers of an update that are narrow, and must not stay so. */
@@ -116,6 +117,33 @@ int coxi_ready_resolve(const struct coxi_store *store, struct coxi_ready *update
     return r;
 }
 
+/*
+ * Finds out how many updates the values missed from which a gradient was computed, and
+ * what its variable wants done about it. The version is that before the commit, so a
+ * commit's updates do not count against each other. A peer may name any version.
+ */
+static void age(const struct coxi_store *store, const struct coxi_commit *commit,
+                uint64_t pulled, struct coxi_ready *ready)
+{
+    const struct coxi_part *part = ready->place.part;
+    if (pulled == 0 || part->stale == NULL || ready->op != COXI_OP_GRADIENT) {
+        return;
+    }
+    uint64_t now = coxi_part_version(part);
+    const struct coxi_staleness *rule = &part->variable->staleness;
+    ready->is_aged = true;
+    ready->staleness = now > pulled ? now - pulled : 0;
+    ready->of_worker = coxi_stale_of(store->workers, commit->worker);
+    if (ready->staleness <= rule->max) {
+        return;
+    }
+    ready->is_dropped = rule->action == COXI_STALENESS_DROP;
+    if (rule->action == COXI_STALENESS_SCALE) {
+        float by = ready->loss_scale != 0 ? ready->loss_scale : 1;
+        ready->loss_scale = by * (1 + (float)ready->staleness);
+    }
+}
+
 int coxi_ready_take(const struct coxi_store *store, const struct coxi_commit *commit,
                     const struct coxi_update *update, const uint8_t **at, size_t *len,
                     struct coxi_ready *ret)
@@ -136,6 +164,10 @@ int coxi_ready_take(const struct coxi_store *store, const struct coxi_commit *co
         ready.dtype = values_dtype(ready.place.part->variable, ready.op);
         r = take_values(&ready, at, len);
     }
+    if (r == 0) {
+        size_t i = (size_t)(update - commit->updates);
+        age(store, commit, i < commit->n_pulled ? commit->pulled[i] : 0, &ready);
+    }
     *ret = ready;
     return r;
 }
@@ -148,11 +180,24 @@ int coxi_ready_check_scale(const struct coxi_commit *commit)
                             (double)commit->loss_scale);
 }
 
+void coxi_ready_count(const struct coxi_ready *update)
+{
+    if (update->is_aged) {
+        coxi_stale_count(update->place.part->stale, update->staleness,
+                         update->is_dropped);
+        coxi_stale_count(update->of_worker, update->staleness, update->is_dropped);
+    }
+}
+
 void coxi_ready_apply(const struct coxi_ready *update,
                       const struct coxi_buffer *scratch)
 {
     const struct coxi_place *place = &update->place;
-    if (place->part->table == NULL) {
+    if (update->is_dropped) {
+        if (place->part->table == NULL) {
+            coxi_dense_pass(place->part->dense);
+        }
+    } else if (place->part->table == NULL) {
         coxi_dense_update_scaled(place->part->dense, &place->rows, update->op,
                                  update->step, update->dtype, update->values,
                                  update->loss_scale);

@@ -25,6 +25,11 @@ struct coxi_ready {
     uint64_t draw;
     uint64_t step;
     float loss_scale; /* of gradients; 0: none */
+    /* a gradient from values of a known version: how many updates they missed */
+    bool is_aged;
+    bool is_dropped; /* it missed too many and is not applied */
+    uint64_t staleness;
+    struct coxi_stale *of_worker; /* counts it, too */
 };
 
 /*
@@ -45,6 +50,9 @@ size_t coxi_ready_room(const struct coxi_ready *update);
  * call one of the next two. COX_ENOMEM, COX_ELIMIT. */
 int coxi_ready_resolve(const struct coxi_store *store, struct coxi_ready *update,
                        struct coxi_buffer *scratch);
+
+/* Counts the staleness of a gradient, once its commit is applied. */
+void coxi_ready_count(const struct coxi_ready *update);
 
 /* Applies the update, or releases what it holds. Neither can fail. */
 void coxi_ready_apply(const struct coxi_ready *update,

@@ -6,6 +6,11 @@
  * same order, before the gradients. Sums in one order have one result, whatever the
  * order of arrival, and however the rows are spread over ps.
  *
+ * The staleness of a gradient is what its values have missed when the round ends. If its
+ * variable drops or scales stale gradients, that happens before the sum. A round whose
+ * gradients of a variable are all dropped does not touch that variable, and its t does
+ * not rise.
+ *
  * Threads: as in commit.c. Memory: the sums of a round, and as much again for the search
  * for equal rows; all in scratch. Cost: a hash for each listed row.
  */
@@ -21,7 +26,7 @@
 
 enum { PIECE = 256 };
 
-/* An update of a commit that counts, before it is added up. */
+/* A gradient of a commit that counts, before it is added up. */
 struct source {
     struct coxi_ready update;
     float factor;
@@ -35,7 +40,8 @@ struct ending {
     const struct coxi_round_part *parts;
     uint64_t first; /* closure of the first part */
     uint64_t n_parts;
-    struct coxi_buffer sources; /* struct source */
+    struct coxi_buffer sources; /* struct source; dropped ones first, once sorted */
+    size_t n_dropped; /* sources that no sum has, because they are too stale */
     struct coxi_buffer updates; /* struct coxi_ready: what will be applied */
     struct coxi_buffer *scratch;
 };
@@ -114,6 +120,7 @@ static int take(struct ending *ending, const struct coxi_waiting *waiting, float
             uint32_t kind = update->place.part->variable->optimizer.kind;
             bool scaled = update->loss_scale != 0 && kind != COXI_OPTIMIZER_LOSS_SCALE;
             source.factor = scaled ? factor / update->loss_scale : factor;
+            ending->n_dropped += update->is_dropped ? 1 : 0;
             r = append(ending, &ending->sources, &source, sizeof(source));
         } else if (r == 0) {
             r = append(ending, &ending->updates, update, sizeof(*update));
@@ -143,6 +150,9 @@ static int by_variable(const void *a, const void *b)
     const struct source *y = b;
     const struct coxi_part *p = x->update.place.part;
     const struct coxi_part *q = y->update.place.part;
+    if (x->update.is_dropped != y->update.is_dropped) {
+        return x->update.is_dropped ? -1 : 1;
+    }
     if (p != q) {
         return p < q ? -1 : 1;
     }
@@ -292,6 +302,7 @@ static int sum(struct ending *ending, const struct source *sources, size_t n)
         update.place.rows = (struct coxi_dense_rows){distinct.rows, 0, distinct.n};
     }
     update.dtype = COX_F32;
+    update.is_aged = false; /* its sources are */
     update.loss_scale = 0;
     update.step = ending->commit->step;
     return append(ending, &ending->updates, &update, sizeof(update));
@@ -315,6 +326,8 @@ static int sum_all(struct ending *ending)
     if (n > 1) {
         qsort(sources, n, sizeof(*sources), by_variable);
     }
+    sources += n > 0 ? ending->n_dropped : 0;
+    n -= ending->n_dropped;
     for (size_t i = 0; i < n; i += count_alike(sources + i, n - i)) {
         bytes += sum_room(sources + i, count_alike(sources + i, n - i));
     }
@@ -344,6 +357,11 @@ static int end_round(struct ending *ending)
     }
     for (size_t i = 0; i < n; i++) {
         (r == 0 ? coxi_ready_apply : coxi_ready_release)(&updates[i], ending->scratch);
+    }
+    const struct source *sources =
+        (const struct source *)(const void *)ending->sources.data;
+    for (size_t i = 0; r == 0 && i < ending->sources.len / sizeof(*sources); i++) {
+        coxi_ready_count(&sources[i].update);
     }
     return r;
 }

@@ -86,7 +86,9 @@ static int copy(struct coxi_rounds *rounds, const struct coxi_commit *commit,
     size_t updates = commit->n_updates * sizeof(*commit->updates);
     size_t touched = commit->n_touched * sizeof(*commit->touched);
     size_t updates_at = coxi_align(len, 8);
-    size_t touched_at = updates_at + coxi_align(updates, 8);
+    size_t pulled = commit->n_pulled * sizeof(*commit->pulled);
+    size_t pulled_at = updates_at + coxi_align(updates, 8);
+    size_t touched_at = pulled_at + pulled;
     size_t bytes = sizeof(**ret) + touched_at + touched;
     int r =
         coxi_memory_take(rounds->memory, bytes, "a commit that waits for its round");
@@ -103,12 +105,16 @@ static int copy(struct coxi_rounds *rounds, const struct coxi_commit *commit,
     waiting->payload = to;
     waiting->commit.updates =
         (const struct coxi_update *)(const void *)(to + updates_at);
+    waiting->commit.pulled = (const uint64_t *)(const void *)(to + pulled_at);
     waiting->commit.touched = (const uint32_t *)(const void *)(to + touched_at);
     if (len > 0) {
         memcpy(to, payload, len);
     }
     if (updates > 0) {
         memcpy(to + updates_at, commit->updates, updates);
+    }
+    if (pulled > 0) {
+        memcpy(to + pulled_at, commit->pulled, pulled);
     }
     if (touched > 0) {
         memcpy(to + touched_at, commit->touched, touched);

@@ -30,7 +30,7 @@ struct coxi_waiting {
     struct coxi_commit commit;
     const uint8_t *payload;
     size_t len;
-    uint64_t content[]; /* of the last four */
+    uint64_t content[]; /* of the payload and the commit's arrays */
 };
 
 /* `memory` is borrowed. COX_ENOMEM. */

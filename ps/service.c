@@ -15,7 +15,7 @@
 #include "common/log.h"
 #include "net/server.h"
 #include "ps/claims.h"
-#include "ps/places.h"
+#include "ps/shards.h"
 #include "ps/tenants.h"
 #include "schema/limits.h"
 
@@ -37,19 +37,13 @@ static struct coxi_tenant *tenant_of(const struct coxi_peer *peer)
 
 /* ---- answers */
 
-static int send_status(struct coxi_link *link, const struct coxi_message *request,
-                       enum coxi_message_kind kind, int code)
+static int answer_status(struct coxi_peer *peer, const struct coxi_message *request,
+                         enum coxi_message_kind kind, int code)
 {
     struct coxi_message answer = {.request = request->request, .kind = kind};
     answer.status.code = code;
     answer.status.message = code != 0 ? coxi_error_text() : "";
-    return coxi_message_send(link, &answer, NULL, false);
-}
-
-static int answer_status(struct coxi_peer *peer, const struct coxi_message *request,
-                         enum coxi_message_kind kind, int code)
-{
-    return send_status(peer->link, request, kind, code);
+    return coxi_message_send(peer->link, &answer, NULL, false);
 }
 
 /* A long answer that is being made. */
@@ -108,128 +102,17 @@ static int answer_commit(struct coxi_tenant *tenant, struct coxi_peer *peer,
                          const struct coxi_frame *frame)
 {
     bool duplicate = false;
-    int r = coxi_store_commit(tenant->store, &request->commit, frame->payload,
+    struct coxi_commit commit = request->commit;
+    commit.worker = peer->hello.role == COXI_ROLE_WORKER
+                        ? coxi_maybe_of(peer->hello.index)
+                        : coxi_maybe_none();
+    int r = coxi_store_commit(tenant->store, &commit, frame->payload,
                               frame->payload_len, &peer->aside, &duplicate);
     struct coxi_message answer = {.request = request->request, .kind = COXI_COMMITTED};
     answer.status.code = r;
     answer.status.message = r != 0 ? coxi_error_text() : "";
     answer.status.duplicate = duplicate;
     return coxi_message_send(peer->link, &answer, NULL, false);
-}
-
-static void log_snapshot(struct coxi_tenant *tenant,
-                         const struct coxi_snapshot *snapshot,
-                         const struct coxi_snapshot_file *file, int code)
-{
-    uint64_t n;
-    if (!coxi_seldom_some(&tenant->told_of.snapshots[code != 0], &n)) {
-        return;
-    }
-    if (code != 0) {
-        coxi_log(COXI_LOG_ERROR, "snapshot_failed", "path=%s failed=%llu error=\"%s\"",
-                 snapshot->path, (unsigned long long)n, coxi_error_text());
-        return;
-    }
-    coxi_log(COXI_LOG_INFO, "snapshot",
-             "number=%llu base=%llu bytes=%llu held_us_max=%llu saved_bytes=%llu "
-             "snapshots=%llu",
-             (unsigned long long)snapshot->number, (unsigned long long)file->base,
-             (unsigned long long)file->bytes, (unsigned long long)file->held_us_max,
-             (unsigned long long)file->saved_bytes, (unsigned long long)n);
-}
-
-static void log_restore(struct coxi_tenant *tenant, const struct coxi_restore *restore,
-                        int code)
-{
-    uint64_t n;
-    if (coxi_seldom_some(&tenant->told_of.restores[code != 0], &n)) {
-        coxi_log(code == 0 ? COXI_LOG_INFO : COXI_LOG_ERROR, "restore",
-                 "path=%s result=%s restores=%llu error=\"%s\"", restore->path,
-                 coxi_error_name(code), (unsigned long long)n,
-                 code != 0 ? coxi_error_text() : "");
-    }
-}
-
-/* On the thread for snapshots. */
-static void do_snapshot(void *arg, struct coxi_link *link,
-                        const struct coxi_message *request)
-{
-    struct coxi_tenant *tenant = arg;
-    struct coxi_message answer = {.request = request->request,
-                                  .kind = COXI_SNAPSHOT_DONE};
-    struct coxi_snapshot_file file = {0};
-    int r = coxi_store_meant(tenant->store, request->snapshot.incarnation);
-    if (r == 0) {
-        r = coxi_places_check_shard(request->snapshot.path, tenant->ps_index, true);
-    }
-    if (r == 0) {
-        r = coxi_store_snapshot(tenant->store, &request->snapshot, &file);
-    }
-    answer.snapshot_done = (struct coxi_snapshot_done){
-        .code = r,
-        .message = r != 0 ? coxi_error_text() : "",
-        .bytes = file.bytes,
-        .crc32 = file.crc32,
-        .watermark = file.applied.watermark,
-        .applied = file.applied.intervals,
-        .n_applied = file.applied.n_intervals,
-        .touched = file.applied.touched,
-        .n_touched = file.applied.n_touched,
-        .held_us_max = file.held_us_max,
-        .saved_bytes = file.saved_bytes,
-        .base = file.base,
-    };
-    if (!coxi_message_fits(&answer)) {
-        r = coxi_error(
-            COX_ELIMIT,
-            "ps %u has applied too much above its watermark to tell the client "
-            "which: %zu intervals of closures, and %zu ps that they touched",
-            tenant->ps_index, file.applied.n_intervals, file.applied.n_touched);
-        answer.snapshot_done =
-            (struct coxi_snapshot_done){.code = r, .message = coxi_error_text()};
-    }
-    log_snapshot(tenant, &request->snapshot, &file, r);
-    (void)coxi_message_send(link, &answer, NULL, false);
-    coxi_applied_list_fini(&file.applied);
-}
-
-/* On the thread for restores. */
-static void do_restore(void *arg, struct coxi_link *link,
-                       const struct coxi_message *request)
-{
-    struct coxi_tenant *tenant = arg;
-    int r = coxi_store_meant(tenant->store, request->restore.incarnation);
-    if (r == 0) {
-        r = coxi_places_check_shard(request->restore.path, tenant->ps_index, false);
-    }
-    if (r == 0) {
-        r = coxi_store_restore(tenant->store, &request->restore);
-    }
-    log_restore(tenant, &request->restore, r);
-    (void)send_status(link, request, COXI_STATUS, r);
-}
-
-static void do_probe(struct coxi_tenant *tenant, struct coxi_link *link,
-                     const struct coxi_message *request)
-{
-    struct coxi_session owner;
-    bool is_owners = coxi_store_owner(tenant->store, &owner) &&
-                     coxi_session_equal(&owner, &request->probe.session);
-    int r = is_owners
-                ? coxi_places_probe(tenant->root, tenant->ps_index, &request->probe)
-                : coxi_error(COX_EFENCED, "this ps serves another client");
-    (void)send_status(link, request, COXI_STATUS, r);
-}
-
-/* Runs restores and probes, which wait for the disk. */
-static void do_reading(void *arg, struct coxi_link *link,
-                       const struct coxi_message *request)
-{
-    if (request->kind == COXI_PROBE) {
-        do_probe(arg, link, request);
-    } else {
-        do_restore(arg, link, request);
-    }
 }
 
 static int defer(struct coxi_deferred *deferred, struct coxi_peer *peer,
@@ -391,7 +274,7 @@ static int answer_count(struct coxi_tenant *tenant, struct coxi_peer *peer,
                         const struct coxi_message *request)
 {
     struct coxi_message answer = {.request = request->request, .kind = COXI_COUNTS};
-    coxi_store_counts(tenant->store, request->count, &answer.counts);
+    coxi_store_counts(tenant->store, &request->count, &answer.counts);
     return coxi_message_send(peer->link, &answer, NULL, false);
 }
 
@@ -517,8 +400,8 @@ int coxi_ps_open(const struct coxi_ps_options *options, struct coxi_ps **ret)
         .root = options->checkpoint_root,
         .keys = options->keys,
         .seats = options->keys != NULL ? options->runs_max : 1,
-        .do_snapshot = do_snapshot,
-        .do_reading = do_reading,
+        .do_snapshot = coxi_shards_write,
+        .do_reading = coxi_shards_read,
     };
     const struct coxi_server_options server = {
         .listen = options->listen,

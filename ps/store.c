@@ -1,4 +1,4 @@
-/* See store.h. pull.c has pulls, commit.c has commits. */
+/* See store.h. pull.c has pulls, commit.c has commits, counts.c has counts. */
 #include "ps/store.h"
 
 #include <stdlib.h>
@@ -61,6 +61,7 @@ static void part_fini(struct coxi_part *part)
     coxi_dense_free(part->dense);
     coxi_table_free(part->table);
     coxi_variable_free(part->variable);
+    free(part->stale);
 }
 
 /* Empties the store, as if nobody had claimed it yet. Registry written. */
@@ -73,11 +74,13 @@ static void forget(struct coxi_store *store)
     coxi_part_names_fini(&store->names);
     coxi_applied_free(store->applied);
     coxi_rounds_free(store->rounds);
+    coxi_stale_workers_free(store->workers);
     store->parts = NULL;
     store->n_parts = 0;
     store->room = 0;
     store->applied = NULL;
     store->rounds = NULL;
+    store->workers = NULL;
     store->claimed = false;
     store->restored = 0;
     store->restored_at = 0;
@@ -144,6 +147,7 @@ static int take(struct coxi_store *store, const struct coxi_session *session)
     forget(store);
     int r = coxi_applied_new(&store->applied);
     r = r == 0 ? coxi_rounds_new(&store->memory, &store->rounds) : r;
+    r = r == 0 ? coxi_stale_workers_new(&store->workers) : r;
     if (r == 0) {
         store->claimed = true;
         store->session = *session;
@@ -231,6 +235,10 @@ static int part_init(struct coxi_store *store, const struct coxi_variable *varia
         }
     } else if (part->shard != NULL) {
         r = coxi_dense_new(part->variable, part->shard, &store->memory, &part->dense);
+    }
+    if (r == 0 && coxi_variable_is_trained(variable)) {
+        part->stale = calloc(1, sizeof(*part->stale));
+        r = part->stale == NULL ? coxi_error_memory("a variable") : 0;
     }
     return r;
 }
@@ -516,39 +524,4 @@ int coxi_store_advance(struct coxi_store *store, const struct coxi_watermark *wa
     }
     coxi_rw_unlock(&store->registry);
     return r;
-}
-
-/* Adds a part's numbers to the totals. */
-static void count_part(struct coxi_part *part, struct coxi_counters *all)
-{
-    if (part->table != NULL) {
-        all->rows += coxi_table_rows(part->table);
-        all->bytes += coxi_table_bytes(part->table);
-    } else if (part->dense != NULL) {
-        all->bytes += coxi_dense_bytes(part->dense);
-    }
-}
-
-void coxi_store_counts(struct coxi_store *store, struct coxi_maybe table,
-                       struct coxi_counts *ret)
-{
-    coxi_read_lock(&store->registry);
-    struct coxi_counts counts = {
-        .all = {.commits = atomic_load(&store->commits),
-                .duplicates = atomic_load(&store->duplicates),
-                .pulls = atomic_load(&store->pulls)},
-        .infinite = atomic_load(&store->infinite),
-    };
-    for (size_t i = 0; i < store->n_parts; i++) {
-        count_part(&store->parts[i], &counts.all);
-    }
-    bool is_there =
-        coxi_maybe_is_some(table) && coxi_maybe_index(table) < store->n_parts;
-    struct coxi_table *of =
-        is_there ? store->parts[coxi_maybe_index(table)].table : NULL;
-    if (of != NULL) {
-        coxi_table_counts(of, &counts.table);
-    }
-    coxi_rw_unlock(&store->registry);
-    *ret = counts;
 }

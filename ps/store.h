@@ -213,9 +213,9 @@ void coxi_store_abandon_restore(struct coxi_store *store);
 int coxi_store_load(struct coxi_store *store, const struct coxi_load *load,
                     const void *payload, size_t len);
 
-/* Returns the counters of this run on this ps, and those of the table with the id
- * `table`, if it exists. */
-void coxi_store_counts(struct coxi_store *store, struct coxi_maybe table,
+/* Returns the counters of this run on this ps; those of the table and of the gradients
+ * that the question names are zeros if there are none. */
+void coxi_store_counts(struct coxi_store *store, const struct coxi_count *count,
                        struct coxi_counts *ret);
 
 #endif

@@ -1,5 +1,5 @@
-/* What store.c, pull.c, commit.c, snapshot.c, restore.c, load.c and describe.c share.
- * Not for others. */
+/* What store.c, pull.c, commit.c, snapshot.c, restore.c, load.c, describe.c and counts.c
+ * share. Not for others. */
 #ifndef COXI_PS_STORE_INTERNAL_H
 #define COXI_PS_STORE_INTERNAL_H
 
@@ -12,6 +12,7 @@
 #include "ps/optimizer.h"
 #include "ps/part_names.h"
 #include "ps/served.h"
+#include "ps/staleness.h"
 #include "ps/store.h"
 #include "ps/table.h"
 
@@ -28,6 +29,7 @@ struct coxi_part {
     struct coxi_state_layout layout; /* of the optimizer's state */
     struct coxi_dense *dense;
     struct coxi_table *table;
+    struct coxi_stale *stale; /* of its gradients; NULL: they are not counted */
 };
 
 /* The snapshot that was written last, so that a repeated request for it can be
@@ -56,8 +58,8 @@ struct coxi_store {
     atomic_uint_least64_t incarnation; /* changed with the registry written */
     struct coxi_served served;
 
-    /* guards session, claimed, parts, applied and rounds (the pointers), and the fields of
-     * restores */
+    /* guards session, claimed, parts, applied, rounds and workers (the pointers), and
+     * the fields of restores */
     struct coxi_rwlock registry;
     struct coxi_session session;
     bool claimed;
@@ -69,8 +71,9 @@ struct coxi_store {
     struct coxi_part_names names;
     struct coxi_applied *applied;
     struct coxi_rounds *rounds; /* what waits for the end of a round */
-    uint64_t restored;          /* the round of the last restore, or 0 ... */
-    uint64_t restored_at;       /* ... and the number of its last file */
+    struct coxi_stale_workers *workers;
+    uint64_t restored;    /* the round of the last restore, or 0 ... */
+    uint64_t restored_at; /* ... and the number of its last file */
     /* the restore that is under way, or NULL; `parts` does not change meanwhile */
     struct coxi_restoring *restoring;
     /* how often a restore was abandoned: needs no lock, so that nobody waits to abandon
@@ -118,6 +121,13 @@ int coxi_store_ready(const struct coxi_store *store,
  * An older client of the run gets COX_EFENCED in any case. Registry read. */
 int coxi_store_check(const struct coxi_store *store, const struct coxi_session *session,
                      uint64_t incarnation);
+
+/* The version of a part that holds rows: it rises with every update. */
+static inline uint64_t coxi_part_version(const struct coxi_part *part)
+{
+    return part->table != NULL ? coxi_table_version(part->table)
+                               : coxi_dense_version(part->dense);
+}
 
 /* Gives a part another rate, which later snapshots contain. COX_EINVAL. Registry
  * written. */

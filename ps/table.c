@@ -27,6 +27,7 @@
 #include "common/error.h"
 #include "common/initializer.h"
 #include "common/sync.h"
+#include "ps/staleness.h"
 #include "ps/table_internal.h"
 
 enum {
@@ -99,6 +100,7 @@ int coxi_table_new(const struct coxi_variable *variable, struct coxi_memory *mem
     }
     coxi_index_init(&table->index);
     coxi_stretch_init(&table->rows, table->row_bytes, UINT32_MAX);
+    atomic_init(&table->version, COXI_VERSION_FIRST);
     coxi_mutex_init(&table->books);
     coxi_mutex_init(&table->tidying);
     *ret = table;
@@ -502,6 +504,7 @@ void coxi_table_update(struct coxi_table *table, const struct coxi_table_change 
             update_row(table, change, i - AHEAD, &step, before + 1);
         }
     }
+    atomic_fetch_add_explicit(&table->version, 1, memory_order_release);
     coxi_eviction_tidy(table, n);
 }
 
@@ -530,6 +533,11 @@ uint64_t coxi_table_rows(struct coxi_table *table)
 uint64_t coxi_table_step(struct coxi_table *table)
 {
     return atomic_load(&table->step);
+}
+
+uint64_t coxi_table_version(const struct coxi_table *table)
+{
+    return atomic_load_explicit(&table->version, memory_order_acquire);
 }
 
 uint64_t coxi_table_bytes(struct coxi_table *table)

@@ -117,6 +117,11 @@ uint64_t coxi_table_step(struct coxi_table *table);
 uint64_t coxi_table_bytes(struct coxi_table *table);
 void coxi_table_counts(struct coxi_table *table, struct coxi_table_counters *ret);
 
+/* The version: it begins at COXI_VERSION_FIRST and rises with every update of any of
+ * its rows. Values that are read after this call are at least as new as the version
+ * that it returned. */
+uint64_t coxi_table_version(const struct coxi_table *table);
+
 /* True if its rows have a life. */
 bool coxi_table_ages(const struct coxi_table *table);
 

@@ -50,6 +50,7 @@ struct coxi_table {
     struct coxi_table_cut *cut;
 
     atomic_uint_least64_t step;
+    atomic_uint_least64_t version;
     atomic_uint_least64_t n_rows;
     atomic_uint_least64_t n_lookups;
     atomic_uint_least64_t n_hits;

@@ -80,7 +80,8 @@ static size_t array_bytes(const struct coxi_message *m)
         return m->status.n_versions * sizeof(uint64_t);
     case COXI_COMMIT:
         return m->commit.n_updates * sizeof(struct coxi_update) +
-               m->commit.n_touched * sizeof(uint32_t);
+               m->commit.n_touched * sizeof(uint32_t) +
+               m->commit.n_pulled * sizeof(uint64_t);
     case COXI_DISPATCH:
         return dispatch_bytes(&m->dispatch);
     case COXI_DONE:

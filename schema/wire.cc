@@ -1,13 +1,14 @@
 /*
  * Codec between schema/wire.h and the FlatBuffers of schema/wire.fbs: the only C++
- * file. Each message has one encode_* and one decode_* function, here and in
- * wire_closures.h, in the order of the schema; the two switches at the end choose among
- * them.
+ * file. Each message has one encode_* and one decode_* function, here, in
+ * wire_closures.h and in wire_counts.h, in the order of the schema; the two switches at
+ * the end choose among them.
  */
 #include "schema/wire.h"
 
 #include "schema/limits.h"
 #include "schema/wire_closures.h"
+#include "schema/wire_counts.h"
 #include "schema/wire_parts.h"
 
 namespace
@@ -200,9 +201,13 @@ Body encode_commit(Builder &b, const struct coxi_commit &m)
 {
     auto touched = b.CreateVector(m.touched, m.n_touched);
     auto updates = structs<wire::Update>(b, m.updates, m.n_updates);
+    fb::Offset<fb::Vector<uint64_t>> pulled;
+    if (m.n_pulled > 0) {
+        pulled = b.CreateVector(m.pulled, m.n_pulled);
+    }
     return wire::CreateCommit(b, to_wire(m.session), m.incarnation, m.closure,
                               m.attempt, m.segment, m.last, touched, updates, m.step,
-                              m.loss_scale, m.round)
+                              m.loss_scale, m.round, pulled)
         .Union();
 }
 
@@ -218,7 +223,9 @@ bool decode_commit(const wire::Commit *m, struct coxi_commit *ret)
     ret->loss_scale = m->loss_scale();
     ret->round = m->round();
     if (!take_array(m->touched(), &ret->touched, &ret->n_touched) ||
-        !take_array(m->updates(), &ret->updates, &ret->n_updates)) {
+        !take_array(m->updates(), &ret->updates, &ret->n_updates) ||
+        !take_array(m->pulled(), &ret->pulled, &ret->n_pulled) ||
+        ret->n_pulled > ret->n_updates) {
         return false;
     }
     for (size_t i = 0; i < ret->n_updates; i++) {
@@ -258,13 +265,9 @@ Body encode_body(Builder &b, const struct coxi_message &m)
     case COXI_SNAPSHOT_DONE:
         return encode_snapshot_done(b, m.snapshot_done);
     case COXI_COUNT:
-        return wire::CreateCount(b, m.count.number).Union();
+        return encode_count(b, m.count);
     case COXI_COUNTS:
-        return wire::CreateCounts(
-                   b, reinterpret_cast<const wire::Counters *>(&m.counts.all),
-                   reinterpret_cast<const wire::TableCounters *>(&m.counts.table),
-                   m.counts.infinite)
-            .Union();
+        return encode_counts(b, m.counts);
     case COXI_PULL:
         return encode_pull(b, m.pull);
     case COXI_PULLED:
@@ -392,22 +395,9 @@ bool decode_body(const wire::Message *in, struct coxi_message *ret)
     case wire::Body_SnapshotDone:
         return decode_snapshot_done(in->body_as_SnapshotDone(), &ret->snapshot_done);
     case wire::Body_Count:
-        ret->count.number = in->body_as_Count()->table();
-        return true;
-    case wire::Body_Counts: {
-        auto all = in->body_as_Counts()->counters();
-        auto table = in->body_as_Counts()->table();
-        ret->counts = {};
-        if (all == nullptr) {
-            return false;
-        }
-        std::memcpy(&ret->counts.all, all, sizeof(ret->counts.all));
-        ret->counts.infinite = in->body_as_Counts()->infinite();
-        if (table != nullptr) {
-            std::memcpy(&ret->counts.table, table, sizeof(ret->counts.table));
-        }
-        return true;
-    }
+        return decode_count(in->body_as_Count(), &ret->count);
+    case wire::Body_Counts:
+        return decode_counts(in->body_as_Counts(), &ret->counts);
     case wire::Body_Pull:
         return decode_pull(in->body_as_Pull(), &ret->pull);
     case wire::Body_Pulled:

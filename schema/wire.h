@@ -34,9 +34,10 @@ extern "C" {
  * wire.fbs, and a test fails if only one of the two was changed.
  */
 enum {
-    COXI_WIRE_VERSION = 6,
+    COXI_WIRE_VERSION = 7,
     COXI_WIRE_META_MAX = 16 * 1024 * 1024, /* longest encoded message, bytes */
     COXI_WIRE_NAME_MAX = 127,
+    COXI_STALE_BUCKETS = 32,
 };
 
 enum coxi_role { COXI_ROLE_CLIENT = 1, COXI_ROLE_WORKER, COXI_ROLE_PS, COXI_ROLE_TOOL };
@@ -195,11 +196,35 @@ struct coxi_table_counters {
     uint64_t bytes;
 };
 
+/* Gradients whose staleness is asked for. */
+enum coxi_stale_of {
+    COXI_STALE_NONE = 0,
+    COXI_STALE_ALL,
+    COXI_STALE_VARIABLE,
+    COXI_STALE_WORKER,
+};
+
+struct coxi_count {
+    struct coxi_maybe table; /* by id */
+    enum coxi_stale_of stale_of;
+    uint32_t index; /* of the variable (its id) or worker */
+};
+
+/* Gradients by their staleness, which is the number of updates that the values missed
+ * from which they were computed: 0; 1; 2 to 3; 4 to 7 ... (common/histogram.h) */
+struct coxi_histogram {
+    uint64_t counts[COXI_STALE_BUCKETS];
+    uint64_t sum; /* of the staleness of all */
+    uint64_t max;
+    uint64_t dropped; /* gradients among them that were not applied */
+};
+
 struct coxi_counts {
     struct coxi_counters all;
     struct coxi_table_counters table; /* zeros if none was asked for */
     /* numbers that became infinite in a narrow type when pulls were sent */
     uint64_t infinite;
+    struct coxi_histogram stale; /* zeros if it was not asked for */
 };
 
 struct coxi_pull_item {
@@ -238,6 +263,10 @@ struct coxi_commit {
     uint64_t step;    /* the step of learning rate schedules */
     float loss_scale; /* the factor of all gradients; 0: none */
     uint64_t round;   /* the updates wait until that round ends; 0: they do not */
+    const uint64_t *pulled;
+    size_t n_pulled; /* decoded: at most n_updates */
+    /* The worker that sends it. Not in the message: a ps takes it from the greeting. */
+    struct coxi_maybe worker;
 };
 
 /* In place of an attempt: the latest that has come. */
@@ -468,7 +497,7 @@ struct coxi_message {
         struct coxi_watermark watermark;
         struct coxi_snapshot snapshot;
         struct coxi_snapshot_done snapshot_done;
-        struct coxi_maybe count; /* of a table, by id; or none */
+        struct coxi_count count;
         struct coxi_counts counts;
         struct coxi_pull pull;
         struct coxi_commit commit;

@@ -152,9 +152,14 @@ fb::Offset<wire::Variable> encode_variable(Builder &b, const struct coxi_variabl
             wire::CreateLifecycle(b, l.admit_count, l.admit_probability, l.evict_age,
                                   l.evict_count, l.evict_count_age, l.rows_max);
     }
+    fb::Offset<wire::Staleness> staleness;
+    if (v.staleness.action != 0 || v.staleness.max != 0) {
+        staleness = wire::CreateStaleness(b, v.staleness.action, v.staleness.max);
+    }
     return wire::CreateVariable(b, v.id, name, static_cast<wire::Kind>(v.kind), v.dtype,
                                 shape, shards, optimizer, initializer, v.wire_dtype,
-                                v.nonfinite, v.metric, lifecycle, v.wire_rounding);
+                                v.nonfinite, v.metric, lifecycle, v.wire_rounding,
+                                staleness);
 }
 
 bool decode_variable(const wire::Variable *v, struct coxi_variable *ret)
@@ -189,6 +194,9 @@ bool decode_variable(const wire::Variable *v, struct coxi_variable *ret)
     if (l != nullptr) {
         ret->lifecycle = {l->admit_count(), l->admit_probability(), l->evict_age(),
                           l->evict_count(), l->evict_count_age(),   l->rows_max()};
+    }
+    if (v->staleness() != nullptr) {
+        ret->staleness = {v->staleness()->action(), v->staleness()->max()};
     }
     return true;
 }

@@ -79,6 +79,11 @@ struct coxi_lifecycle {
     uint64_t rows_max;
 };
 
+struct coxi_staleness {
+    uint32_t action;
+    uint64_t max;
+};
+
 struct coxi_variable {
     uint32_t id;
     const char *name;
@@ -95,6 +100,7 @@ struct coxi_variable {
     uint32_t nonfinite;
     uint32_t metric;
     struct coxi_lifecycle lifecycle;
+    struct coxi_staleness staleness;
 };
 
 #endif

@@ -90,6 +90,7 @@ void coxi_attempt_drop(struct coxi_attempt *attempt)
 {
     for (uint32_t p = 0; p < attempt->n_targets; p++) {
         attempt->targets[p].updates.len = 0;
+        attempt->targets[p].pulled.len = 0;
         attempt->targets[p].update_payload.len = 0;
         attempt->targets[p].gradients.len = 0;
     }

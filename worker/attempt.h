@@ -17,6 +17,7 @@
 #include "common/sync.h"
 #include "worker/rows.h"
 #include "worker/run.h"
+#include "worker/versions.h"
 
 enum {
     COXI_STEP_TEXT_MAX = 512,
@@ -137,6 +138,9 @@ struct coxi_target {
     bool touched; /* a commit was submitted, and may have been applied */
 
     struct coxi_buffer updates; /* struct coxi_update */
+    /* u64, for each update the version of the values that the step has pulled last; 0:
+     * none, and so for updates beyond its end */
+    struct coxi_buffer pulled;
     struct coxi_buffer update_payload;
     /* struct coxi_gradient: the updates that are gradients */
     struct coxi_buffer gradients;
@@ -160,6 +164,7 @@ struct coxi_scratch {
     struct coxi_spare spare;                      /* must be the first member */
     struct coxi_spread spread;                    /* of the current call */
     struct coxi_buffer places;                    /* of the rows of an update */
+    struct coxi_versions versions;                /* of what the step has pulled */
     struct coxi_fetch *fetches[COXI_FETCHES_MAX]; /* pulls; NULL: not made yet */
 };
 

@@ -107,6 +107,8 @@ static void submit_segment(struct coxi_attempt *attempt, size_t n_touched, bool 
             .n_touched = n_touched,
             .updates = (const struct coxi_update *)(void *)target->updates.data,
             .n_updates = target->updates.len / sizeof(struct coxi_update),
+            .pulled = (const uint64_t *)(void *)target->pulled.data,
+            .n_pulled = target->pulled.len / sizeof(uint64_t),
             .step = attempt->rate_step,
             .loss_scale = attempt->loss_scale,
         };

@@ -40,6 +40,7 @@ static void attempt_free(struct coxi_spare *spare)
     for (uint32_t p = 0; p < attempt->n_targets; p++) {
         struct coxi_target *target = &attempt->targets[p];
         coxi_buffer_fini(&target->updates);
+        coxi_buffer_fini(&target->pulled);
         coxi_buffer_fini(&target->update_payload);
         coxi_buffer_fini(&target->gradients);
     }
@@ -79,6 +80,7 @@ static void scratch_free(struct coxi_spare *spare)
     coxi_pulls_free(scratch);
     coxi_spread_fini(&scratch->spread);
     coxi_buffer_fini(&scratch->places);
+    coxi_versions_fini(&scratch->versions);
     free(scratch);
 }
 
@@ -131,6 +133,7 @@ static int attempt_take(struct coxi_run *run, struct coxi_attempt **ret)
     }
     *ret = attempt_of(spare);
     (*ret)->scratch = (struct coxi_scratch *)scratch;
+    coxi_versions_begin(&(*ret)->scratch->versions);
     return 0;
 }
 

@@ -55,6 +55,10 @@ static void skip(struct coxi_target *target)
     for (size_t i = target->gradients.len / sizeof(*gradients); i-- > 0;) {
         take_out(&target->update_payload, gradients[i].at, gradients[i].len);
         take_out(&target->updates, gradients[i].update * size, size);
+        if (gradients[i].update < target->pulled.len / sizeof(uint64_t)) {
+            take_out(&target->pulled, gradients[i].update * sizeof(uint64_t),
+                     sizeof(uint64_t));
+        }
     }
     target->gradients.len = 0;
 }

@@ -25,6 +25,8 @@
 #include "common/floats.h"
 #include "worker/pull_internal.h"
 
+enum { NO_VALUES = 1 /* in place of a version: of values that are not here */ };
+
 /* ---- putting a request together */
 
 int coxi_pull_add_piece(struct coxi_part *part, uint64_t begin,
@@ -38,6 +40,18 @@ int coxi_pull_add_piece(struct coxi_part *part, uint64_t begin,
     }
     part->answer_len += piece->count * piece->wire_bytes;
     return r;
+}
+
+int coxi_pull_ask_version(struct coxi_fetch *fetch, const struct cox_variable *variable,
+                          size_t i, struct coxi_piece *piece)
+{
+    if (i >= variable->n_versions) {
+        return 0;
+    }
+    piece->is_noted = true;
+    piece->place = variable->versions + i;
+    piece->version = piece->version != 0 ? piece->version : NO_VALUES;
+    return coxi_versions_reserve(&fetch->attempt->scratch->versions, piece->place);
 }
 
 static int pull_range(struct coxi_fetch *fetch, const struct cox_pull *pull)
@@ -64,7 +78,8 @@ static int pull_range(struct coxi_fetch *fetch, const struct cox_pull *pull)
         piece.version = piece.copy == NULL
                             ? 0
                             : coxi_copy_version(piece.copy, i, part->incarnation);
-        r = coxi_pull_add_piece(part, range.begin, &piece);
+        r = coxi_pull_ask_version(fetch, pull->variable, i, &piece);
+        r = r == 0 ? coxi_pull_add_piece(part, range.begin, &piece) : r;
     }
     return r;
 }
@@ -144,7 +159,7 @@ static int put_copy(const struct coxi_part *part, const struct coxi_piece *piece
 static bool is_unchanged(const struct coxi_piece *piece, const uint64_t *versions,
                          size_t i)
 {
-    return piece->version != 0 && versions[i] == piece->version;
+    return piece->copy != NULL && piece->version != 0 && versions[i] == piece->version;
 }
 
 /* COX_EPROTO unless an answer of `len` bytes is as long as its versions say. */
@@ -215,19 +230,42 @@ static int deliver_kept(const struct coxi_fetch *fetch)
     return r;
 }
 
+/* Notes the versions of all values that have come. */
+static void note_versions(const struct coxi_fetch *fetch)
+{
+    struct coxi_versions *noted = &fetch->attempt->scratch->versions;
+    for (uint32_t p = 0; p < fetch->attempt->n_targets; p++) {
+        const struct coxi_part *part = &fetch->parts[p];
+        const struct coxi_piece *pieces =
+            (const struct coxi_piece *)(void *)part->pieces.data;
+        const uint64_t *versions = (const uint64_t *)(void *)part->versions.data;
+        for (size_t i = 0; i < part->pieces.len / sizeof(*pieces); i++) {
+            if (pieces[i].is_noted) { /* check_answer has seen a version for each */
+                coxi_versions_note(noted, pieces[i].place, versions[i]);
+            }
+        }
+    }
+}
+
 /* ---- answers */
 
-/* Keeps an answer until the step waits for it. */
-static int keep(struct coxi_part *part, const uint8_t *from, size_t len,
+/* Takes a checked answer. Its versions are kept until the step waits for it, and so are
+ * its values, if the step has gone on. */
+static int take(struct coxi_part *part, const uint8_t *from, size_t len,
                 const uint64_t *versions, size_t n_versions)
 {
-    part->versions.len = 0;
     int r = coxi_buffer_append_raw(&part->versions, versions,
                                    n_versions * sizeof(*versions));
-    if (r == 0 && from != part->values.data) {
+    if (r != 0) {
+        return r;
+    }
+    if (part->fetch->at_once) {
+        return deliver(part, from, versions);
+    }
+    if (from != part->values.data) {
         memcpy(part->values.data, from, len); /* reserved for answer_len */
     }
-    return r;
+    return 0;
 }
 
 static void answered(struct coxi_psc_request *request, int code,
@@ -249,10 +287,7 @@ static void answered(struct coxi_psc_request *request, int code,
         bool received = request->into != NULL && len == request->into_len;
         const uint8_t *from = received ? request->into : payload;
         code = check_answer(part, len, versions, n_versions);
-        if (code == 0) {
-            code = fetch->at_once ? deliver(part, from, versions)
-                                  : keep(part, from, len, versions, n_versions);
-        }
+        code = code == 0 ? take(part, from, len, versions, n_versions) : code;
         text = code != 0 ? coxi_error_text() : "";
     }
     (void)coxi_attempt_answered(fetch->attempt, &fetch->answers, code, text);
@@ -330,7 +365,7 @@ static void fetch_reset(struct coxi_fetch *fetch, bool at_once)
     for (uint32_t p = 0; p < attempt->n_targets; p++) {
         struct coxi_part *part = &fetch->parts[p];
         part->items.len = part->list.len = 0;
-        part->places.len = part->pieces.len = 0;
+        part->places.len = part->pieces.len = part->versions.len = 0;
         part->answer_len = 0;
         part->incarnation = coxi_run_incarnation(attempt->run, p, attempt->layouts);
     }
@@ -426,6 +461,9 @@ int coxi_pull_wait(struct coxi_attempt *attempt, struct coxi_fetch *fetch)
     fetch->under_way = false;
     if (r == 0 && !fetch->at_once) {
         r = deliver_kept(fetch);
+    }
+    if (r == 0) {
+        note_versions(fetch);
     }
     if (r == COX_EPSLOST || r == COX_EFENCED) {
         attempt->lost = r;

@@ -22,6 +22,8 @@ struct coxi_piece {
     struct coxi_copy *copy;
     size_t shard;
     uint64_t version; /* the version that the request names; 0: none */
+    bool is_noted;    /* the version that the answer tells is noted ... */
+    size_t place;     /* ... at this place of coxi_versions */
 };
 
 /* The request to one ps, and its answer. */
@@ -35,8 +37,8 @@ struct coxi_part {
     struct coxi_buffer places;   /* u32: of the rows of scattered pieces */
     struct coxi_buffer pieces;   /* struct coxi_piece: where the answer goes */
     size_t answer_len;           /* bytes of the answer if the ps sends all values */
-    struct coxi_buffer values;   /* the answer, if it has to wait for the step ... */
-    struct coxi_buffer versions; /* ... u64: and the versions that came with it */
+    struct coxi_buffer values;   /* the answer, if it has to wait for the step */
+    struct coxi_buffer versions; /* u64: the versions that came with it */
 };
 
 /* A list in which rows occur more than once: for each of its n entries, the number of
@@ -64,6 +66,11 @@ struct coxi_fetch {
 /* Adds a piece to the request to a ps; `begin`: its first row, or COXI_ROWS_LISTED. */
 int coxi_pull_add_piece(struct coxi_part *part, uint64_t begin,
                         const struct coxi_piece *piece);
+
+/* If the staleness of the variable's gradients is counted, asks for the version of the
+ * piece, which belongs to the i-th of its places. COX_ENOMEM. */
+int coxi_pull_ask_version(struct coxi_fetch *fetch, const struct cox_variable *variable,
+                          size_t i, struct coxi_piece *piece);
 
 /* ---- pull_listed.c */
 

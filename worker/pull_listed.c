@@ -11,13 +11,20 @@
 #include "worker/pull_internal.h"
 
 /* Makes room for the listed rows that one ps has, and adds their piece. */
-static int open_list(struct coxi_part *part, const struct coxi_piece *all, size_t count)
+static int open_list(struct coxi_fetch *fetch, const struct cox_variable *variable,
+                     uint32_t ps, const struct coxi_piece *all, size_t count)
 {
+    struct coxi_part *part = &fetch->parts[ps];
     struct coxi_piece piece = *all;
     piece.count = count;
     piece.places = part->places.len / sizeof(uint32_t);
     bool is_table = piece.variable->kind == COXI_KIND_TABLE;
     int r = coxi_buffer_reserve(&part->list, count * sizeof(uint64_t));
+    if (r == 0 && variable->n_versions > 0) {
+        const struct coxi_variable *v = piece.variable;
+        size_t i = is_table ? ps : (size_t)(coxi_variable_shard(v, ps) - v->shards);
+        r = coxi_pull_ask_version(fetch, variable, i, &piece);
+    }
     if (r == 0 && piece.scattered) {
         r = coxi_buffer_reserve(&part->places, count * sizeof(uint32_t));
     }
@@ -70,7 +77,7 @@ int coxi_pull_listed(struct coxi_fetch *fetch, const struct cox_pull *pull)
     for (uint32_t p = 0; r == 0 && p < attempt->n_targets; p++) {
         size_t count = coxi_spread_count(spread, p);
         if (count > 0) {
-            r = open_list(&fetch->parts[p], &piece, count);
+            r = open_list(fetch, pull->variable, p, &piece, count);
         }
     }
     if (r == 0) {

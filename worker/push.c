@@ -38,7 +38,10 @@ struct update {
     float limit;
     bool skippable; /* a gradient, which is not applied after an overflow */
     bool counted;   /* every shard counts it, even if it changes no row there */
-    bool drawn;     /* rounded by chance: each row by `draw` and its key or number */
+    /* its places in coxi_versions, as in struct cox_variable; a gradient's only */
+    size_t versions;
+    size_t n_versions;
+    bool drawn; /* rounded by chance: each row by `draw` and its key or number */
     uint64_t draw;
     size_t row_bytes;
     size_t size;      /* of a number in the variable's own type */
@@ -73,6 +76,8 @@ static struct update update_of(const struct coxi_attempt *attempt,
         .skippable =
             op == COXI_OP_GRADIENT && v->optimizer.kind != COXI_OPTIMIZER_LOSS_SCALE,
         .counted = op == COXI_OP_GRADIENT && variable->counts,
+        .versions = variable->versions,
+        .n_versions = op == COXI_OP_GRADIENT ? variable->n_versions : 0,
         .row_bytes = variable->row_bytes,
         .size = variable->size,
         .wire_size = narrow ? variable->wire_size : variable->size,
@@ -141,6 +146,25 @@ static int open_update(struct coxi_target *target, const struct update *update,
     target->list_at = payload->len;
     target->values_at = payload->len + list_len;
     return r;
+}
+
+/* Notes of which version the values were that the step has pulled last, from the
+ * update's place number `i`. The update for `target` is open. */
+static int note_version(const struct coxi_attempt *attempt, struct coxi_target *target,
+                        const struct update *update, size_t i)
+{
+    uint64_t version =
+        i < update->n_versions
+            ? coxi_versions_get(&attempt->scratch->versions, update->versions + i)
+            : 0;
+    size_t before =
+        (target->updates.len / sizeof(struct coxi_update) - 1) * sizeof(version);
+    if (version == 0) {
+        return 0;
+    }
+    int r = coxi_buffer_append(&target->pulled, NULL, before - target->pulled.len);
+    return r == 0 ? coxi_buffer_append_raw(&target->pulled, &version, sizeof(version))
+                  : r;
 }
 
 /* The rows of the values: the listed ones, or those from `begin` on. */
@@ -239,6 +263,9 @@ static int update_range(struct coxi_attempt *attempt, const struct update *updat
         int r = part.count == 0
                     ? update_nothing(target, update, shard)
                     : open_update(target, update, part.begin, part.count, 0);
+        if (r == 0 && part.count > 0) {
+            r = note_version(attempt, target, update, i);
+        }
         if (r != 0) {
             return r;
         }
@@ -321,6 +348,25 @@ static int finish_list(struct coxi_attempt *attempt, const struct update *update
                : 0;
 }
 
+/* Opens the update for the rows that a ps has, if there are any. */
+static int open_list(struct coxi_attempt *attempt, const struct update *update,
+                     uint32_t ps)
+{
+    const struct coxi_variable *v = update->variable;
+    struct coxi_target *target = &attempt->targets[ps];
+    size_t count = coxi_spread_count(&attempt->scratch->spread, ps);
+    bool is_table = v->kind == COXI_KIND_TABLE;
+    const struct coxi_shard *shard = is_table ? NULL : coxi_variable_shard(v, ps);
+    if (count == 0) {
+        return update_nothing(target, update, shard);
+    }
+    int r = open_update(target, update, is_table ? 0 : COXI_ROWS_LISTED, count,
+                        count * sizeof(uint64_t));
+    return r == 0 ? note_version(attempt, target, update,
+                                 is_table ? ps : (size_t)(shard - v->shards))
+                  : r;
+}
+
 static int update_listed(struct coxi_attempt *attempt, const struct update *update,
                          const uint64_t *keys, size_t n, const uint8_t *values)
 {
@@ -330,12 +376,7 @@ static int update_listed(struct coxi_attempt *attempt, const struct update *upda
     places->len = 0;
     int r = coxi_spread_rows(spread, v, attempt->n_targets, keys, n, places);
     for (uint32_t p = 0; r == 0 && n > 0 && p < attempt->n_targets; p++) {
-        size_t count = coxi_spread_count(spread, p);
-        r = count == 0 ? update_nothing(&attempt->targets[p], update,
-                                        coxi_variable_shard(v, p))
-                       : open_update(&attempt->targets[p], update,
-                                     v->kind == COXI_KIND_TABLE ? 0 : COXI_ROWS_LISTED,
-                                     count, count * sizeof(*keys));
+        r = open_list(attempt, update, p);
     }
     if (r != 0) {
         return r;

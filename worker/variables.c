@@ -55,7 +55,7 @@ static void prepare(struct cox_variable *variable)
 
 /* Adds a variable that was checked. */
 static int enter_variable(struct coxi_variables *variables,
-                          const struct coxi_variable *variable)
+                          const struct coxi_variable *variable, uint32_t n_ps)
 {
     size_t len = strlen(variable->name);
     struct cox_variable *added = calloc(1, sizeof(*added) + len + 1);
@@ -63,6 +63,11 @@ static int enter_variable(struct coxi_variables *variables,
                           : coxi_variable_copy(variable, &added->description);
     if (r == 0) {
         prepare(added);
+        added->versions = variables->n_versions;
+        if (coxi_variable_is_trained(variable)) {
+            added->n_versions =
+                variable->kind == COXI_KIND_TABLE ? n_ps : variable->n_shards;
+        }
         memcpy(added->name, variable->name, len);
         added->named = (struct coxi_named){.name = added->name, .len = len};
         r = coxi_names_add(&variables->names, &added->named);
@@ -72,6 +77,7 @@ static int enter_variable(struct coxi_variables *variables,
         return r;
     }
     variables->by_id[variable->id] = added;
+    variables->n_versions += added->n_versions;
     return 0;
 }
 
@@ -85,7 +91,7 @@ int coxi_variables_add(struct coxi_variables *variables,
         r = reserve_variable(variables, variable->id);
     }
     bool known = r == 0 && variables->by_id[variable->id] != NULL;
-    return r != 0 || known ? r : enter_variable(variables, variable);
+    return r != 0 || known ? r : enter_variable(variables, variable, n_ps);
 }
 
 void coxi_variables_fini(struct coxi_variables *variables)

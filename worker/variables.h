@@ -24,6 +24,9 @@ struct cox_variable {
     size_t wire_size;     /* of a number that a ps sends, or of a gradient */
     float gradient_limit; /* coxi_optimizer_gradient_limit */
     bool counts;          /* every shard counts each gradient */
+    /* its places in coxi_versions begin here: one for each shard, or each ps of a table */
+    size_t versions;
+    size_t n_versions; /* 0: the staleness of its gradients is not counted */
     /* the copy for COX_PULL_CACHED, or NULL; guarded by the run's lock */
     struct coxi_copy *copy;
     char name[]; /* here because a look-up reads it together with `named` */
@@ -34,6 +37,7 @@ struct coxi_variables {
     struct coxi_names names;
     struct cox_variable **by_id; /* NULL: no variable has this id */
     size_t n;                    /* entries of by_id */
+    size_t n_versions;           /* places in coxi_versions that variables have */
 };
 
 /* Adds a variable, whose shards are on ps below n_ps. A variable that is known already

@@ -18,6 +18,12 @@ int coxi_content_check(const struct coxi_variable *v, uint64_t begin, uint64_t c
 int coxi_content_read(struct cox_coordinator *c, const struct coxi_variable *v,
                       uint64_t begin, uint64_t count, void *ret_data);
 
+/* Asks all ps, and passes each one's answer to `add`; none of them after an error.
+ * Otherwise like coxi_content_read. */
+int coxi_content_counts(struct cox_coordinator *c, const struct coxi_count *count,
+                        void (*add)(void *arg, const struct coxi_counts *counts),
+                        void *arg);
+
 /* A write: rows [begin, begin + count), in range, of a dense variable; or, with
  * COXI_OP_RATE, a struct coxi_rate for any variable: begin and count are 0. */
 struct coxi_content_write {

@@ -172,7 +172,7 @@ static void take_counts(void *arg, const struct coxi_message *answer)
 }
 
 struct counting {
-    uint32_t table;                /* its id */
+    const struct coxi_count *count;
     struct coxi_round_call *calls; /* by ps, as `counts` */
     struct coxi_counts *counts;
 };
@@ -181,8 +181,7 @@ static int count_once(struct cox_coordinator *c, void *arg)
 {
     const struct counting *counting = arg;
     struct coxi_round round;
-    struct coxi_message message = {.kind = COXI_COUNT};
-    message.count = coxi_maybe_of(counting->table);
+    struct coxi_message message = {.kind = COXI_COUNT, .count = *counting->count};
     coxi_round_begin(&round);
     for (uint32_t p = 0; p < c->ps.n; p++) {
         counting->calls[p] = (struct coxi_round_call){
@@ -192,9 +191,27 @@ static int count_once(struct cox_coordinator *c, void *arg)
     return coxi_round_end(&round);
 }
 
-static void add_counts(struct cox_table_stats *stats,
-                       const struct coxi_table_counters *table)
+int coxi_content_counts(struct cox_coordinator *c, const struct coxi_count *count,
+                        void (*add)(void *arg, const struct coxi_counts *counts),
+                        void *arg)
 {
+    struct coxi_round_call *calls = calloc(c->ps.n, sizeof(*calls));
+    struct coxi_counts *counts = calloc(c->ps.n, sizeof(*counts));
+    int r = calls == NULL || counts == NULL
+                ? coxi_error_memory("counters")
+                : read_whole(c, count_once, &(struct counting){count, calls, counts});
+    for (uint32_t p = 0; r == 0 && p < c->ps.n; p++) {
+        add(arg, &counts[p]);
+    }
+    free(calls);
+    free(counts);
+    return r;
+}
+
+static void add_table(void *arg, const struct coxi_counts *counts)
+{
+    struct cox_table_stats *stats = arg;
+    const struct coxi_table_counters *table = &counts->table;
     stats->rows += table->rows;
     stats->bytes += table->bytes;
     stats->lookups += table->lookups;
@@ -202,22 +219,6 @@ static void add_counts(struct cox_table_stats *stats,
     stats->admitted += table->admitted;
     stats->evicted += table->evicted;
     stats->updates += table->updates;
-}
-
-/* Asks all ps for the counters of the table with that id, and adds them up. */
-static int count(struct cox_coordinator *c, uint32_t id, struct cox_table_stats *stats)
-{
-    struct coxi_round_call *calls = calloc(c->ps.n, sizeof(*calls));
-    struct coxi_counts *counts = calloc(c->ps.n, sizeof(*counts));
-    int r = calls == NULL || counts == NULL
-                ? coxi_error_memory("counters")
-                : read_whole(c, count_once, &(struct counting){id, calls, counts});
-    for (uint32_t p = 0; r == 0 && p < c->ps.n; p++) {
-        add_counts(stats, &counts[p].table);
-    }
-    free(calls);
-    free(counts);
-    return r;
 }
 
 int cox_table_stats(struct cox_coordinator *c, struct cox_table *table,
@@ -229,6 +230,8 @@ int cox_table_stats(struct cox_coordinator *c, struct cox_table *table,
                           "cox_table_stats needs a table of this coordinator");
     }
     COXI_CALL(c);
-    int r = count(c, table->entry.description->id, &stats);
+    const struct coxi_count count = {.table =
+                                         coxi_maybe_of(table->entry.description->id)};
+    int r = coxi_content_counts(c, &count, add_table, &stats);
     return r != 0 ? r : coxi_struct_return(ret, COXI_STRUCT_TABLE_STATS, &stats);
 }

@@ -231,6 +231,7 @@ int cox_variable_create(struct cox_coordinator *c, const struct cox_variable_spe
     wanted.wire_dtype = s.wire_dtype;
     wanted.wire_rounding = s.wire_rounding;
     wanted.nonfinite = s.nonfinite;
+    wanted.staleness = (struct coxi_staleness){s.staleness_action, s.staleness_max};
     r = coxi_rules_set(&wanted, &s.optimizer, &s.initializer);
     if (r != 0) {
         return r;
@@ -277,7 +278,8 @@ int cox_table_create(struct cox_coordinator *c, const struct cox_table_spec *spe
                                    .shape = {s.dim},
                                    .wire_dtype = s.wire_dtype,
                                    .wire_rounding = s.wire_rounding,
-                                   .nonfinite = s.nonfinite};
+                                   .nonfinite = s.nonfinite,
+                                   .staleness = {s.staleness_action, s.staleness_max}};
     r = coxi_rules_set(&wanted, &s.optimizer, &s.initializer);
     coxi_rules_seed(&wanted, c->options.seed);
     coxi_rules_set_lifecycle(&wanted, &s.lifecycle);

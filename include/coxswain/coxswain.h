@@ -55,6 +55,7 @@
 #include "coxswain/module.h"
 #include "coxswain/options.h"
 #include "coxswain/reader.h"
+#include "coxswain/staleness.h"
 #include "coxswain/types.h"
 #include "coxswain/variable.h"
 

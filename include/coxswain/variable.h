@@ -227,6 +227,26 @@ enum cox_rounding {
 };
 
 /*
+ * What happens to a stale gradient: one whose staleness (staleness.h) is more than
+ * staleness_max. Each ps decides for the part of the gradient that it gets. A gradient
+ * for a variable that the step has not pulled has no staleness, and is applied as it is.
+ *
+ * Dropped: the gradient of this variable is not applied on that ps. The closure counts as
+ * applied all the same, exactly once. A dense variable's t (Adam) still counts it; a
+ * table does not, and makes no rows for it.
+ *
+ * Scaled: the gradient is multiplied by 1 / (1 + staleness), before it is clipped. Zhang,
+ * Gupta, Lian, Liu: Staleness-aware async-SGD for distributed deep learning, IJCAI 2016,
+ * divide the learning rate by the staleness, if it is above 0. Rules that normalize
+ * gradients (Adagrad, RMSProp, Adadelta, Adam) undo a part of it.
+ */
+enum cox_staleness_action {
+    COX_STALENESS_APPLY = 0, /* it is applied like any other; staleness_max must be 0 */
+    COX_STALENESS_DROP = 1,
+    COX_STALENESS_SCALE = 2,
+};
+
+/*
  * A dense variable: of rank 1 or more, without a dimension of size 0. Only an F32
  * variable may have an optimizer, or initial values other than zeros.
  *
@@ -270,6 +290,11 @@ struct cox_variable_spec {
 
     uint32_t nonfinite;     /* enum cox_nonfinite */
     uint32_t wire_rounding; /* enum cox_rounding; 0 without a wire_dtype */
+
+    /* The most updates that a gradient's values may have missed; for gradients that
+     * missed more: staleness_action. */
+    uint64_t staleness_max;
+    uint32_t staleness_action; /* enum cox_staleness_action */
 };
 #define COX_VARIABLE_SPEC_INIT COX_INIT(cox_variable_spec)
 
@@ -320,7 +345,9 @@ struct cox_table_spec {
 
     struct cox_lifecycle lifecycle; /* Which rows are made, and which are dropped. */
 
-    uint32_t wire_rounding; /* As in struct cox_variable_spec. */
+    uint32_t wire_rounding;    /* As in struct cox_variable_spec. */
+    uint64_t staleness_max;    /* As in struct cox_variable_spec. */
+    uint32_t staleness_action; /* enum cox_staleness_action */
 };
 #define COX_TABLE_SPEC_INIT COX_INIT(cox_table_spec)
 

@@ -114,6 +114,7 @@ TEST(what_is_said_of_a_variable_is_read_back)
     v.wire_rounding = COXI_ROUND_STOCHASTIC;
     v.nonfinite = COXI_NONFINITE_ALLOW;
     v.lifecycle = (struct coxi_lifecycle){1, 0.5F, 2, 3, 4, 5};
+    v.staleness = (struct coxi_staleness){COXI_STALENESS_SCALE, (uint64_t)1 << 60};
     with.variables = one;
     with.n_variables = 1;
     assert_code(0, coxi_manifest_write(&with, coxi_test_dir()));

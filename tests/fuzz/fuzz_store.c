@@ -128,6 +128,10 @@ static void create(struct world *w)
     v->dtype = (uint32_t)fuzz_below(&w->input, 9);
     v->rank = (uint32_t)(1 + fuzz_below(&w->input, 3));
     v->optimizer = any_optimizer(w);
+    if (coxi_variable_is_trained(v)) {
+        v->staleness.action = v->optimizer.kind % COXI_STALENESS_END;
+        v->staleness.max = v->staleness.action != 0 ? v->id % 2 : 0;
+    }
     v->shape[0] =
         v->kind == COXI_KIND_TABLE ? 1 + fuzz_below(&w->input, 40) : shards[0].count;
     v->shape[1] = some_rows(w);
@@ -216,6 +220,11 @@ static void commit(struct world *w)
                                   .updates = updates,
                                   .n_updates = fuzz_below(&w->input, ITEMS_MAX + 1),
                                   .step = any_number(w)};
+    const uint64_t pulled[ITEMS_MAX] = {request.step, request.closure, 2};
+    request.pulled = pulled;
+    request.n_pulled =
+        request.attempt < request.n_updates ? request.attempt : request.n_updates;
+    request.worker = coxi_maybe_of_number(request.segment);
     for (size_t i = 0; i < request.n_updates; i++) {
         updates[i] = (struct coxi_update){
             .variable = (uint32_t)any_number(w),

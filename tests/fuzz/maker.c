@@ -79,6 +79,7 @@ static const struct coxi_variable *any_variable(bench b, size_t i)
         v->wire_rounding = (uint32_t)below(b, 4);
         v->nonfinite = (uint32_t)below(b, 4);
         v->metric = (uint32_t)below(b, 6);
+        v->staleness = (struct coxi_staleness){v->nonfinite, v->wire_rounding};
     }
     if (below(b, 4) == 0) {
         v->lifecycle = (struct coxi_lifecycle){.admit_count = (uint32_t)below(b, 4),
@@ -159,7 +160,9 @@ static void make_load(bench b, struct coxi_message *m)
 
 static void make_count(bench b, struct coxi_message *m)
 {
-    m->count.number = any32(b);
+    m->count.table.number = any32(b);
+    m->count.index = m->count.table.number / 4;
+    m->count.stale_of = (enum coxi_stale_of)(m->count.table.number % 4);
 }
 
 static void make_pull(bench b, struct coxi_message *m)
@@ -205,7 +208,10 @@ static void make_commit(bench b, struct coxi_message *m)
             .op = (uint32_t)below(b, 7),
             .begin = below(b, 3) == 0 ? COXI_ROWS_LISTED : below(b, 4),
             .count = fuzz_rows(b->input)};
+        b->made->pulled[i] = b->made->updates[i].begin;
     }
+    c->pulled = b->made->pulled;
+    c->n_pulled = c->segment < c->n_updates ? c->segment : c->n_updates;
     some_payload(b);
 }
 

@@ -174,7 +174,8 @@ static void push(struct stock *s, uint32_t t, uint64_t closure, uint64_t key)
 static uint64_t rows_of(struct stock *s, uint32_t t)
 {
     struct coxi_counts counts;
-    coxi_store_counts(s->store, coxi_maybe_of(t), &counts);
+    coxi_store_counts(s->store, &(struct coxi_count){.table = coxi_maybe_of(t)},
+                      &counts);
     return counts.table.rows;
 }
 
@@ -213,7 +214,8 @@ static void assert_ages_are_kept(uint64_t before)
     load.step = 100;
     assert_code(0, put(&s, &load, payload, sizeof(payload)));
     struct coxi_counts counts;
-    coxi_store_counts(s.store, coxi_maybe_of(t), &counts);
+    coxi_store_counts(s.store, &(struct coxi_count){.table = coxi_maybe_of(t)},
+                      &counts);
     assert_int_equal(before > 100 ? before : 100, counts.table.updates);
     uint64_t others = before > 0 ? 1 : 0;
     /* eviction visits all rows within a few updates */

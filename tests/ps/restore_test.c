@@ -163,7 +163,8 @@ TEST(restore_of_many_rows_is_the_store_that_was_cut)
     struct coxi_snapshot_file file = take(&stock, 1, path);
     assert_code(0, restore(&again, 1, path, &file));
     struct coxi_counts counts = {0};
-    coxi_store_counts(again.store, coxi_maybe_of(TABLE), &counts);
+    coxi_store_counts(again.store, &(struct coxi_count){.table = coxi_maybe_of(TABLE)},
+                      &counts);
     assert_int_equal(ROWS, counts.table.rows);
     struct coxi_snapshot_file file_again = take(&again, 1, path_again);
     assert_true(digest(path, &file) == digest(path_again, &file_again));
@@ -289,7 +290,8 @@ TEST(restore_of_a_table_whose_rows_go_drops_none_of_them)
     }
     struct coxi_snapshot_file file = take(&stock, 1, path);
     assert_code(0, restore(&again, 1, path, &file));
-    coxi_store_counts(again.store, coxi_maybe_of(TABLE), &counts);
+    coxi_store_counts(again.store, &(struct coxi_count){.table = coxi_maybe_of(TABLE)},
+                      &counts);
     assert_int_equal(ROWS, counts.table.rows);
     assert_int_equal(0, counts.table.evicted);
     assert_int_equal(ROWS / PUSH, counts.table.updates);
@@ -390,7 +392,8 @@ static bool has_rows(void *arg)
 {
     struct attempt *attempt = arg;
     struct coxi_counts counts = {0};
-    coxi_store_counts(attempt->stock->store, coxi_maybe_of(TABLE), &counts);
+    coxi_store_counts(attempt->stock->store,
+                      &(struct coxi_count){.table = coxi_maybe_of(TABLE)}, &counts);
     return counts.table.rows > 0;
 }
 
@@ -459,12 +462,16 @@ TEST(restore_ends_where_another_client_claims_the_ps_or_it_is_abandoned)
             open_store(&again);
             ended = interrupt(&again, path, &file, claimed);
             if (claimed) {
-                coxi_store_counts(again.store, coxi_maybe_none(), &counts);
+                coxi_store_counts(again.store,
+                                  &(struct coxi_count){.table = coxi_maybe_none()},
+                                  &counts);
                 assert_int_equal(0, counts.all.bytes); /* nothing of the old run's */
                 create(&again);
             }
             assert_code(0, restore(&again, 1, path, &file));
-            coxi_store_counts(again.store, coxi_maybe_of(TABLE), &counts);
+            coxi_store_counts(again.store,
+                              &(struct coxi_count){.table = coxi_maybe_of(TABLE)},
+                              &counts);
             assert_int_equal(ROWS, counts.table.rows);
             push(&again, ROWS, 1);
             stock_close(&again);
@@ -508,7 +515,8 @@ TEST(what_is_created_once_more_behind_a_restore_is_there_already)
         create.variable.shape[0] = 2;
         assert_code(COX_EEXIST, coxi_store_create(again.store, &create));
     }
-    coxi_store_counts(again.store, coxi_maybe_none(), &counts);
+    coxi_store_counts(again.store, &(struct coxi_count){.table = coxi_maybe_none()},
+                      &counts);
     assert_int_equal(2 * WIDTH * sizeof(float), counts.all.bytes);
     stock_close(&stock);
     stock_close(&again);

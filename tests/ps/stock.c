@@ -152,6 +152,7 @@ int stock_count(struct stock *stock, uint32_t variable, uint64_t closure,
 struct coxi_counters stock_counts(struct stock *stock)
 {
     struct coxi_counts found;
-    coxi_store_counts(stock->store, coxi_maybe_none(), &found);
+    coxi_store_counts(stock->store, &(struct coxi_count){.table = coxi_maybe_none()},
+                      &found);
     return found.all;
 }

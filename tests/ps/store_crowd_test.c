@@ -44,7 +44,8 @@ TEST(store_counts_concurrent_commits_exactly)
     assert_int_equal(N_CLOSURES, stock_number(&crowd.stock, crowd.variable));
     assert_int_equal(N_CLOSURES, atomic_load(&crowd.n_applied));
     assert_int_equal((N_THREADS - 1) * N_CLOSURES, atomic_load(&crowd.n_duplicate));
-    coxi_store_counts(crowd.stock.store, coxi_maybe_none(), &found);
+    coxi_store_counts(crowd.stock.store,
+                      &(struct coxi_count){.table = coxi_maybe_none()}, &found);
     assert_int_equal(N_CLOSURES, found.all.commits);
     assert_int_equal((N_THREADS - 1) * N_CLOSURES, found.all.duplicates);
     stock_close(&crowd.stock);

@@ -48,6 +48,7 @@ static const struct coxi_done_head done_heads[] = {{201, 1, 0, 0, 3, 16, 1234},
         .wire_dtype = 6,                                                               \
         .wire_rounding = 7,                                                            \
         .nonfinite = 1,                                                                \
+        .staleness = {1, 24},                                                          \
         .metric = 2,                                                                   \
     }
 
@@ -88,15 +89,19 @@ static const struct coxi_message samples[] = {
     [COXI_SNAPSHOT_DONE] = {.snapshot_done = {-3, "disk full", 1 << 20, 0xdeadbeef, 4,
                                               applied, LEN(applied), touched,
                                               LEN(touched), 91, 92, 93}},
-    [COXI_COUNT] = {.count = {6}},
-    [COXI_COUNTS] = {.counts = {{1, 2, 3, 4, 5}, {6, 7, 8, 9, 10, 11, 12}, 13}},
+    [COXI_COUNT] = {.count = {{6}, COXI_STALE_WORKER, 14}},
+    [COXI_COUNTS] = {.counts = {{1, 2, 3, 4, 5},
+                                {6, 7, 8, 9, 10, 11, 12},
+                                13,
+                                {{14, 15, [COXI_STALE_BUCKETS - 1] = 16}, 17, 18, 19}}},
     [COXI_PULL] = {.pull = {SESSION, 44, items, LEN(items), true}},
     [COXI_PULLED] = {.status = {.code = -12,
                                 .message = "no such thing",
                                 .versions = versions,
                                 .n_versions = LEN(versions)}},
     [COXI_COMMIT] = {.commit = {SESSION, 45, 46, 47, 48, true, touched, LEN(touched),
-                                updates, LEN(updates), 77, 1024.5F, 49}},
+                                updates, LEN(updates), 77, 1024.5F, 49, versions,
+                                LEN(versions)}},
     [COXI_COMMITTED] = {.status = {.code = -21,
                                    .message = "another client",
                                    .duplicate = true}},
@@ -232,6 +237,8 @@ static void same_variable(const struct coxi_variable *a, const struct coxi_varia
     assert_int_equal(a->wire_dtype, b->wire_dtype);
     assert_int_equal(a->wire_rounding, b->wire_rounding);
     assert_int_equal(a->nonfinite, b->nonfinite);
+    assert_int_equal(a->staleness.action, b->staleness.action);
+    assert_int_equal(a->staleness.max, b->staleness.max);
     assert_int_equal(a->metric, b->metric);
     same_lifecycle(&a->lifecycle, &b->lifecycle);
 }
@@ -317,7 +324,7 @@ static void same_load(message *a, message *b)
 
 static void same_count(message *a, message *b)
 {
-    assert_int_equal(a->count.number, b->count.number);
+    ASSERT_SAME_BYTES(a->count, b->count);
 }
 
 static void same_counts(message *a, message *b)
@@ -348,6 +355,7 @@ static void same_commit(message *a, message *b)
     assert_int_equal(x->round, y->round);
     ASSERT_SAME_ARRAY(x->touched, x->n_touched, y->touched, y->n_touched);
     ASSERT_SAME_ARRAY(x->updates, x->n_updates, y->updates, y->n_updates);
+    ASSERT_SAME_ARRAY(x->pulled, x->n_pulled, y->pulled, y->n_pulled);
 }
 
 static void same_layout(message *a, message *b)

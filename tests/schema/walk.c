@@ -87,8 +87,10 @@ static uint64_t read_commit(const struct coxi_commit *m)
     for (size_t i = 0; i < m->n_updates; i++) {
         assert_true(m->updates[i].op <= COXI_OP_ROUND);
     }
+    assert_true(m->n_pulled <= m->n_updates);
     return read_array(m->touched, m->n_touched, sizeof(m->touched[0]), 4) +
-           read_array(m->updates, m->n_updates, sizeof(m->updates[0]), 8);
+           read_array(m->updates, m->n_updates, sizeof(m->updates[0]), 8) +
+           read_array(m->pulled, m->n_pulled, sizeof(m->pulled[0]), 8);
 }
 
 /* Lists of closures, and a voided. */

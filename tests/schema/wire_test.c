@@ -362,10 +362,23 @@ TEST(wire_refuses_enum_values_out_of_range_and_leaves_the_output)
     message = sample(COXI_COMMIT);
     message.commit.updates = &update;
     message.commit.n_updates = 1;
+    message.commit.n_pulled = 0;
     assert_refused_with(&message, op, sizeof(op), COXI_OP_ROUND + 1);
     message = sample(COXI_CREATE);
     message.create.variable.kind = COXI_KIND_TABLE;
     assert_refused_with(&message, kind, sizeof(kind), COXI_KIND_TABLE + 1);
+}
+
+TEST(wire_refuses_versions_of_more_updates_than_there_are)
+{
+    struct coxi_message message = sample(COXI_COMMIT);
+    struct coxi_message decoded;
+    for (size_t n = 0; n < 3; n++) {
+        message.commit.n_updates = n;
+        struct bytes bytes = encode(&message);
+        assert_int_equal(n >= message.commit.n_pulled, decode(bytes, &decoded));
+        free(bytes.data);
+    }
 }
 
 /* ---- bytes that are no message */

@@ -1,0 +1,44 @@
+/* See versions.h. A place that another step has noted counts as empty, so that nothing
+ * is cleared between steps. */
+#include "worker/versions.h"
+
+#include <stdbool.h>
+
+struct place {
+    uint64_t step; /* which noted it */
+    uint64_t version;
+};
+
+void coxi_versions_begin(struct coxi_versions *versions)
+{
+    versions->step++;
+}
+
+void coxi_versions_fini(struct coxi_versions *versions)
+{
+    coxi_buffer_fini(&versions->places);
+}
+
+int coxi_versions_reserve(struct coxi_versions *versions, size_t place)
+{
+    size_t bytes = (place + 1) * sizeof(struct place);
+    return bytes <= versions->places.len
+               ? 0
+               : coxi_buffer_append(&versions->places, NULL,
+                                    bytes - versions->places.len);
+}
+
+void coxi_versions_note(struct coxi_versions *versions, size_t place, uint64_t version)
+{
+    struct place *places = (struct place *)(void *)versions->places.data;
+    places[place] = (struct place){versions->step, version};
+}
+
+uint64_t coxi_versions_get(const struct coxi_versions *versions, size_t place)
+{
+    const struct place *places =
+        (const struct place *)(const void *)versions->places.data;
+    bool is_noted = place < versions->places.len / sizeof(*places) &&
+                    places[place].step == versions->step;
+    return is_noted ? places[place].version : 0;
+}
