@@ -7,7 +7,7 @@
 
 #include "bench/bench.h"
 #include "common/hash.h"
-#include "ps/optimizer.h"
+#include "common/optimizer.h"
 
 struct plain_row {
     float values[PLAIN_DIM];

@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "common/error.h"
+#include "common/optimizer.h"
 #include "common/sync.h"
-#include "ps/optimizer.h"
 
 struct head {
     uint64_t len;

@@ -1,6 +1,6 @@
 /*
  * Update rules, as every role uses them: the kinds of optimizers and schedules, and the
- * numbers that each takes. The ps apply the rules: ps/optimizer.h, ps/schedule.h.
+ * numbers that each takes. optimizer.h applies them, schedule.h computes rates.
  *
  * Pure functions; any thread.
  */

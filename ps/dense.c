@@ -17,8 +17,8 @@
 #include "common/error.h"
 #include "common/floats.h"
 #include "common/initializer.h"
+#include "common/optimizer.h"
 #include "ps/memory.h"
-#include "ps/optimizer.h"
 #include "ps/staleness.h"
 
 /* Fills every element as the initializer says: element i is column 0 of "row" i. */

@@ -10,7 +10,7 @@
 #include <stddef.h>
 
 #include "common/layout.h"
-#include "ps/optimizer.h"
+#include "common/optimizer.h"
 
 struct coxi_dense;
 struct coxi_memory;

@@ -3,7 +3,7 @@
  * ps, cut at one moment, these tensors:
  *   <name> or <name>/part_<i>     a dense variable, or its i-th shard
  *   <name>/keys, <name>/values    a table: U64 [rows], F32 [rows, dim]
- *   .../<state>                   optimizer state (ps/optimizer.h): F32, in the shape
+ *   .../<state>                   optimizer state (common/rule.h): F32, in the shape
  *                                 of the values, or [rows]: one number for a row
  *   <name>/last, made, updates    if rows are evicted: U64 [rows] each, the fields of
  *                                 struct coxi_row_life (ps/table.h)

@@ -5,11 +5,11 @@
 
 #include <stdatomic.h>
 
+#include "common/optimizer.h"
 #include "common/sync.h"
 #include "ps/applied.h"
 #include "ps/dense.h"
 #include "ps/memory.h"
-#include "ps/optimizer.h"
 #include "ps/part_names.h"
 #include "ps/served.h"
 #include "ps/staleness.h"

@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #include "common/layout.h"
-#include "ps/optimizer.h"
+#include "common/optimizer.h"
 
 struct coxi_memory;
 struct coxi_table;

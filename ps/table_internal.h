@@ -8,12 +8,12 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "common/optimizer.h"
 #include "common/sync.h"
 #include "ps/admission.h"
 #include "ps/bits.h"
 #include "ps/index.h"
 #include "ps/memory.h"
-#include "ps/optimizer.h"
 #include "ps/spin.h"
 #include "ps/table.h"
 

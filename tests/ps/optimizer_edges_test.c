@@ -2,9 +2,9 @@
 #include <float.h>
 #include <math.h>
 
+#include "common/optimizer.h"
 #include "common/rule.h"
 #include "ps/dense_internal.h"
-#include "ps/optimizer.h"
 #include "tests/ps/rows.h"
 #include "tests/ps/subject.h"
 #include "tests/test.h"

@@ -1,6 +1,6 @@
 /* The update rules on shards and tables, compared with PyTorch's and Keras's results
  * for the same gradients (optimizer_golden.inc); and cases that those do not cover. */
-#include "ps/optimizer.h"
+#include "common/optimizer.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -8,8 +8,8 @@
 
 #include "common/initializer.h"
 #include "common/rand.h"
+#include "common/schedule.h"
 #include "ps/dense.h"
-#include "ps/schedule.h"
 #include "ps/table.h"
 #include "tests/ps/rows.h"
 #include "tests/ps/subject.h"

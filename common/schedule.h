@@ -12,8 +12,8 @@
  *   warm-up                               Goyal et al.: Accurate, large minibatch SGD,
  *                                         2017 (2.2, from 0)
  */
-#ifndef COXI_PS_SCHEDULE_H
-#define COXI_PS_SCHEDULE_H
+#ifndef COXI_COMMON_SCHEDULE_H
+#define COXI_COMMON_SCHEDULE_H
 
 #include <stdint.h>
 

@@ -5,14 +5,14 @@
  * A gradient that is clipped or decayed is adjusted in a buffer on the stack first,
  * PIECE values at a time; otherwise the rules read it in place.
  */
-#include "ps/optimizer.h"
+#include "common/optimizer.h"
 
 #include <assert.h>
 #include <float.h>
 #include <math.h>
 
 #include "common/floats.h"
-#include "ps/schedule.h"
+#include "common/schedule.h"
 
 enum { PIECE = 256 };
 

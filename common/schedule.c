@@ -1,5 +1,5 @@
 /* See schedule.h. Computed in double, because millions of steps lie between 0 and 1. */
-#include "ps/schedule.h"
+#include "common/schedule.h"
 
 #include <math.h>
 

@@ -1,6 +1,7 @@
 /*
- * Update rules, applied on the ps to values `w` with their gradient `g`. coxswain.h has
- * the formulas; schedule.h has learning rates by step. Their sources:
+ * Update rules, applied to values `w` with their gradient `g`: by a ps to what it holds,
+ * by a worker to its local copies. coxswain.h has the formulas; schedule.h has learning
+ * rates by step. Their sources:
  *
  *   SGD, momentum Robbins, Monro 1951; Polyak 1964. torch.optim.SGD, dampening 0: the
  *                 rate is outside the velocity (in Keras it is inside, which differs
@@ -29,10 +30,11 @@
  * steps of its value. A gradient whose norm is not finite cannot be clipped by norm:
  * all of it becomes NaN.
  *
- * Pure functions; the caller holds the lock of the row or block. No allocation.
+ * Pure functions; on a ps the caller holds the lock of the row or block. No
+ * allocation.
  */
-#ifndef COXI_PS_OPTIMIZER_H
-#define COXI_PS_OPTIMIZER_H
+#ifndef COXI_COMMON_OPTIMIZER_H
+#define COXI_COMMON_OPTIMIZER_H
 
 #include <stddef.h>
 
@@ -59,9 +61,9 @@ struct coxi_optimizer_step {
 
 /*
  * Begins an update whose rate is the schedule's at `step`. `before`: earlier gradient
- * updates of this variable on this ps; Adam's t is one more, which is right for a dense
- * variable, and is set anew for each row of a table. `optimizer` is borrowed; not
- * COXI_OPTIMIZER_NONE.
+ * updates of this variable on this ps, or in this copy; Adam's t is one more, which is
+ * right for a dense variable, and is set anew for each row of a table. `optimizer` is
+ * borrowed; not COXI_OPTIMIZER_NONE.
  */
 void coxi_optimizer_begin(const struct coxi_optimizer *optimizer, uint64_t step,
                           uint64_t before, struct coxi_optimizer_step *ret);
