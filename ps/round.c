@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/distinct.h"
 #include "common/error.h"
 #include "common/floats.h"
 #include "common/hash.h"
@@ -191,43 +192,30 @@ static bool is_whole(const struct source *sources, size_t n)
     return whole;
 }
 
-/* The distinct rows of the sources, in the order in which they come first. */
-struct distinct {
-    uint64_t *rows;
-    float *sums;
-    uint32_t *places; /* 1 + index in `rows`; 0: free */
-    size_t n_places;  /* a power of two */
-    uint64_t seed;
-    size_t n;
+/* The distinct rows of the sources, and the sum of each. */
+struct sums {
+    struct coxi_distinct rows;
+    float *values;
 };
 
-/* The index of a row among the distinct ones, which it joins if it is new. */
-static size_t index_of(struct distinct *distinct, uint64_t row)
-{
-    size_t mask = distinct->n_places - 1;
-    size_t place = coxi_hash_place(coxi_hash_key(row), distinct->seed) & mask;
-    while (distinct->places[place] != 0 &&
-           distinct->rows[distinct->places[place] - 1] != row) {
-        place = (place + 1) & mask;
-    }
-    if (distinct->places[place] == 0) {
-        distinct->rows[distinct->n++] = row;
-        distinct->places[place] = (uint32_t)distinct->n;
-    }
-    return distinct->places[place] - 1;
-}
-
-static void add_rows(struct distinct *distinct, const struct source *source)
+static void add_rows(struct sums *sums, const struct source *source)
 {
     const struct coxi_ready *update = &source->update;
     const struct coxi_dense_rows *rows = &update->place.rows;
     size_t dim = update->place.row_bytes / sizeof(float);
     size_t bytes = dim * (update->dtype == COX_F32 ? sizeof(float) : sizeof(uint16_t));
-    for (size_t i = 0; i < rows->count; i++) {
-        uint64_t row = rows->listed != NULL ? rows->listed[i] : rows->begin + i;
-        size_t at = index_of(distinct, row);
-        add(distinct->sums + at * dim, update->dtype,
-            (const uint8_t *)update->values + i * bytes, dim, source->factor);
+    for (size_t i = 0; i < rows->count; i += PIECE) {
+        uint64_t keys[PIECE];
+        uint32_t at[PIECE];
+        size_t count = rows->count - i < PIECE ? rows->count - i : PIECE;
+        for (size_t k = 0; k < count; k++) {
+            keys[k] = rows->listed != NULL ? rows->listed[i + k] : rows->begin + i + k;
+        }
+        coxi_distinct_add(&sums->rows, keys, count, at);
+        for (size_t k = 0; k < count; k++) {
+            add(sums->values + at[k] * dim, update->dtype,
+                (const uint8_t *)update->values + (i + k) * bytes, dim, source->factor);
+        }
     }
 }
 
@@ -241,16 +229,6 @@ static void *room(struct ending *ending, size_t bytes)
     memset(at, 0, bytes);
     scratch->len += bytes;
     return at;
-}
-
-/* At least two places for each of n rows. */
-static size_t count_places(size_t n)
-{
-    size_t places = 16;
-    while (places < 2 * n) {
-        places *= 2;
-    }
-    return places;
 }
 
 /* How many rows n sources list; distinct or not. */
@@ -272,7 +250,7 @@ static size_t sum_room(const struct source *sources, size_t n)
     }
     size_t rows = count_rows(sources, n);
     return rows * sizeof(uint64_t) + coxi_align(rows * row_bytes, 8) +
-           count_places(rows) * sizeof(uint32_t);
+           coxi_distinct_slots(rows) * sizeof(struct coxi_maybe);
 }
 
 /* Adds up n sources of one variable to one update. */
@@ -290,16 +268,16 @@ static int sum(struct ending *ending, const struct source *sources, size_t n)
         update.values = sums;
     } else {
         size_t rows = count_rows(sources, n);
-        struct distinct distinct = {.rows = room(ending, rows * sizeof(uint64_t)),
-                                    .sums = room(ending, rows * row_bytes),
-                                    .n_places = count_places(rows),
-                                    .seed = coxi_hash_seed()};
-        distinct.places = room(ending, distinct.n_places * sizeof(uint32_t));
+        struct sums sums = {.rows = {.keys = room(ending, rows * sizeof(uint64_t)),
+                                     .n_slots = coxi_distinct_slots(rows),
+                                     .seed = coxi_hash_seed()},
+                            .values = room(ending, rows * row_bytes)};
+        sums.rows.slots = room(ending, sums.rows.n_slots * sizeof(struct coxi_maybe));
         for (size_t i = 0; i < n; i++) {
-            add_rows(&distinct, &sources[i]);
+            add_rows(&sums, &sources[i]);
         }
-        update.values = distinct.sums;
-        update.place.rows = (struct coxi_dense_rows){distinct.rows, 0, distinct.n};
+        update.values = sums.values;
+        update.place.rows = (struct coxi_dense_rows){sums.rows.keys, 0, sums.rows.n};
     }
     update.dtype = COX_F32;
     update.is_aged = false; /* its sources are */

@@ -1,8 +1,6 @@
 /*
- * See rows.h. Equal keys are found with an open-addressing table of 4 bytes an entry,
- * at most half full, which is cleared for each call: for a few thousand keys it stays
- * in the first caches. Keys are looked up in groups, so that the cache misses of a
- * larger table overlap.
+ * See rows.h. The table of distinct keys is cleared for each call: for a few thousand
+ * keys it stays in the first caches.
  *
  * Threads: a slot. Cost: a few nanoseconds a key; no allocation once the buffers have
  * grown.
@@ -11,11 +9,9 @@
 
 #include <string.h>
 
+#include "common/distinct.h"
 #include "common/error.h"
 #include "common/hash.h"
-#include "schema/maybe.h"
-
-enum { SLOTS_MIN = 16, GROUP = 16 };
 
 /* ---- checks */
 
@@ -75,50 +71,15 @@ static int make_room(struct coxi_buffer *buffer, size_t n, size_t size)
     return coxi_buffer_reserve(buffer, n * size);
 }
 
-/* Makes empty slots for n keys; *ret_mask: the number of slots minus 1. */
-static int clear_slots(struct coxi_spread *spread, size_t n, size_t *ret_mask)
+/* Makes empty slots for n keys. */
+static int clear_slots(struct coxi_spread *spread, size_t n)
 {
-    size_t n_slots = SLOTS_MIN;
-    while (n_slots < n * 2) {
-        n_slots *= 2;
-    }
-    int r = make_room(&spread->slots, n_slots, sizeof(struct coxi_maybe));
+    size_t bytes = coxi_distinct_slots(n) * sizeof(struct coxi_maybe);
+    int r = make_room(&spread->slots, bytes, 1);
     if (r == 0) {
-        memset(spread->slots.data, 0, n_slots * sizeof(struct coxi_maybe));
-        *ret_mask = n_slots - 1;
+        memset(spread->slots.data, 0, bytes);
     }
     return r;
-}
-
-/* Sets slots to the place of their distinct key. Returns how many are
- * distinct. */
-static size_t find_distinct(struct coxi_maybe *slots, size_t mask, uint64_t seed,
-                            const uint64_t *keys, size_t n, uint64_t *distinct,
-                            uint32_t *places)
-{
-    uint32_t n_distinct = 0;
-    for (size_t base = 0; base < n; base += GROUP) {
-        size_t at[GROUP];
-        size_t count = n - base < GROUP ? n - base : GROUP;
-        for (size_t k = 0; k < count; k++) {
-            at[k] = coxi_hash_place(coxi_hash_key(keys[base + k]), seed) & mask;
-            __builtin_prefetch(&slots[at[k]]);
-        }
-        for (size_t k = 0; k < count; k++) {
-            uint64_t key = keys[base + k];
-            size_t slot = at[k];
-            while (coxi_maybe_is_some(slots[slot]) &&
-                   distinct[coxi_maybe_index(slots[slot])] != key) {
-                slot = (slot + 1) & mask;
-            }
-            if (!coxi_maybe_is_some(slots[slot])) {
-                distinct[n_distinct] = key;
-                slots[slot] = coxi_maybe_of(n_distinct++);
-            }
-            places[base + k] = coxi_maybe_index(slots[slot]);
-        }
-    }
-    return n_distinct;
 }
 
 /* The ps of a row of a dense variable, whose shards tile its rows. */
@@ -154,11 +115,10 @@ int coxi_spread_rows(struct coxi_spread *spread, const struct coxi_variable *v,
                      uint32_t n_ps, const uint64_t *keys, size_t n,
                      struct coxi_buffer *places)
 {
-    size_t mask = 0;
     spread->seed = spread->seed != 0 ? spread->seed : coxi_hash_seed();
     spread->one = v->kind == COXI_KIND_TABLE ? n_ps == 1 : v->n_shards == 1;
     spread->ps = v->kind == COXI_KIND_TABLE ? 0 : (uint32_t)v->shards[0].ps;
-    int r = clear_slots(spread, n, &mask);
+    int r = clear_slots(spread, n);
     r = r != 0 ? r : make_room(&spread->distinct, n, sizeof(uint64_t));
     r = r != 0 ? r : make_room(&spread->counts, n_ps, sizeof(uint32_t));
     r = r != 0 || spread->one ? r
@@ -167,10 +127,14 @@ int coxi_spread_rows(struct coxi_spread *spread, const struct coxi_variable *v,
     if (r != 0) {
         return r;
     }
-    spread->n_distinct =
-        find_distinct((struct coxi_maybe *)(void *)spread->slots.data, mask,
-                      spread->seed, keys, n, (uint64_t *)(void *)spread->distinct.data,
+    struct coxi_distinct distinct = {
+        .keys = (uint64_t *)(void *)spread->distinct.data,
+        .slots = (struct coxi_maybe *)(void *)spread->slots.data,
+        .n_slots = coxi_distinct_slots(n),
+        .seed = spread->seed};
+    coxi_distinct_add(&distinct, keys, n,
                       (uint32_t *)(void *)(places->data + places->len));
+    spread->n_distinct = distinct.n;
     places->len += n * sizeof(uint32_t);
     memset(spread->counts.data, 0, n_ps * sizeof(uint32_t));
     if (spread->one) {
