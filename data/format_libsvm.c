@@ -1,4 +1,4 @@
-/* See format_libsvm.h. Cost: 2 to 3 ns a byte, nearly all of it for digits. */
+/* See format_libsvm.h. Cost: about 1 ns a byte, nearly all of it for digits. */
 #include "data/format_libsvm.h"
 
 #include "common/error.h"

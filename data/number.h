@@ -25,8 +25,8 @@ static inline unsigned coxi_digit(uint8_t c)
 /* As below for 19 digits and more. */
 bool coxi_number_long(const uint8_t **at, uint64_t *ret);
 
-/* Takes digits. False: there are none, or they are more than 64 bits; *at stays. */
-static inline bool coxi_number_u64(const uint8_t **at, uint64_t *ret)
+/* As below, digit by digit. */
+static inline bool coxi_number_digits(const uint8_t **at, uint64_t *ret)
 {
     const uint8_t *p = *at;
     uint64_t n = 0;
@@ -38,6 +38,26 @@ static inline bool coxi_number_u64(const uint8_t **at, uint64_t *ret)
     }
     *at = p;
     *ret = n;
+    return true;
+}
+
+/* Takes digits. False: there are none, or they are more than 64 bits; *at stays. Reads 8
+ * bytes at *at, whatever they are, and takes up to 7 digits of them at once. */
+static inline bool coxi_number_u64(const uint8_t **at, uint64_t *ret)
+{
+    uint64_t n;
+    memcpy(&n, *at, sizeof(n)); /* the first digit is the lowest byte */
+    n ^= 0x3030303030303030;    /* digits become 0 to 9 */
+    uint64_t others = ((n + 0x7676767676767676) | n) & 0x8080808080808080;
+    if (others == 0 || (others & 0x80) != 0) {
+        return coxi_number_digits(at, ret);
+    }
+    unsigned bits = (unsigned)__builtin_ctzll(others) & ~7u; /* of the digits */
+    n <<= 64 - bits;
+    n = (n * 10 + (n >> 8)) & 0x00ff00ff00ff00ff;
+    n = (n * 100 + (n >> 16)) & 0x0000ffff0000ffff;
+    *ret = (n * 10000 + (n >> 32)) & 0xffffffff;
+    *at += bits / 8;
     return true;
 }
 
@@ -63,6 +83,11 @@ bool coxi_number_float_rare(const uint8_t **at, float *ret);
 static inline bool coxi_number_float(const uint8_t **at, float *ret)
 {
     const uint8_t *p = *at;
+    if (coxi_digit(p[0]) <= 9 && (p[1] == ' ' || p[1] == '\n')) { /* most often 1 */
+        *at = p + 1;
+        *ret = (float)coxi_digit(p[0]);
+        return true;
+    }
     bool minus = *p == '-';
     p += *p == '-' || *p == '+';
     const uint8_t *digits = p;

@@ -146,9 +146,32 @@ TEST(integers_have_64_bits)
                  {"-1", false, 0},
                  {"x", false, 0}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-        const uint8_t *at = (const uint8_t *)cases[i].text;
+        char text[64] = "";
+        const uint8_t *at = (const uint8_t *)text;
         uint64_t n = 77;
+        (void)snprintf(text, sizeof(text), "%s", cases[i].text);
         assert_int_equal(cases[i].is, coxi_number_u64(&at, &n));
         assert_int_equal(cases[i].is ? cases[i].n : 77, n);
+    }
+}
+
+/* Any bytes follow: above and below digits, and digits again behind them. */
+TEST(integers_of_every_length_end_with_their_digits)
+{
+    uint64_t rng = 2;
+    for (int i = 0; i < N; i++) {
+        char text[48];
+        char *end;
+        size_t len = 1 + coxi_rand(&rng) % 19;
+        uint64_t got = 77;
+        for (size_t j = 0; j < sizeof(text); j++) {
+            text[j] = (char)(j < len ? '0' + coxi_rand(&rng) % 10 : coxi_rand(&rng));
+        }
+        text[len] = (char)(text[len] >= '0' && text[len] <= '9' ? ':' : text[len]);
+        const uint8_t *at = (const uint8_t *)text;
+        uint64_t expected = strtoull(text, &end, 10);
+        assert_true(coxi_number_u64(&at, &got));
+        assert_int_equal(expected, got);
+        assert_ptr_equal(end, at);
     }
 }
