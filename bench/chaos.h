@@ -20,6 +20,8 @@ enum chaos_plan {
     CHAOS_RESOURCE,    /* 0, or 1 + the version of the resource that it uses */
     CHAOS_TAKES,       /* 0, or the number of an earlier step whose result it takes */
     CHAOS_FADES,       /* 1: it updates the table that drops old rows */
+    CHAOS_ROUND_PS,    /* in a round: the number of ps; otherwise 0 */
+    CHAOS_ROUND_LEAST, /* in a round: the least that it must see of earlier rounds */
     CHAOS_PLAN,
 };
 
@@ -40,6 +42,11 @@ enum { CHAOS_KEYS = 997 };
  */
 #define CHAOS_FADING "fading"
 enum { CHAOS_FADING_KEYS = 31, CHAOS_FADING_AGE = 400 };
+
+/* With --mode: each step sends a gradient of minus one for both numbers of each of
+ * these variables, CHAOS_ROUNDS "0" and so on; SGD with rate 1 adds 1. */
+#define CHAOS_ROUNDS "rounds-"
+enum { CHAOS_ROUND_MAX = 64 }; /* steps */
 
 /* With --dataset: the record of key i adds 1 to row i of this table. */
 #define CHAOS_VISITED "visited"

@@ -11,6 +11,7 @@
 #include "bench/chaos_client.h"
 #include "bench/chaos_dataset.h"
 #include "bench/chaos_resources.h"
+#include "bench/chaos_rounds.h"
 #include "common/sync.h"
 
 /* ---- statistics */
@@ -129,6 +130,7 @@ static void compare(struct chaos_client *client)
             (unsigned long long)result->progress.rerun);
     }
     (void)chaos_resources_check(client->resources, result->n_scheduled);
+    chaos_rounds_check(client);
 }
 
 void chaos_check_end(struct chaos_client *client, bool complete)

@@ -1,7 +1,5 @@
 /*
- * See chaos_client.h. A step's plan depends only on its number and the seed, so every
- * client of a run, whenever it was started, knows what all steps add up to. A call's
- * cursor is the number of the next step.
+ * See chaos_client.h. A call's cursor is the number of the next step.
  *
  * Threads: the client's; one that takes checkpoints. Memory: --in-flight closures.
  */
@@ -14,27 +12,22 @@
 
 #include "bench/chaos_check.h"
 #include "bench/chaos_dataset.h"
+#include "bench/chaos_plan.h"
 #include "bench/chaos_resources.h"
+#include "bench/chaos_rounds.h"
 #include "bench/chaos_writes.h"
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/file.h"
-#include "common/rand.h"
 #include "common/sync.h"
 
 enum {
     SLICE_MS = 100,     /* time between two checks whether to end early */
     CLOSE_MS = 5000,    /* for steps that still run at the end */
     PATIENCE_MS = 3000, /* for processes to end after the cluster was closed */
-    /* steps; with --speculate they are joined before the next burst */
-    BURST = 250,
-    STRAGGLE_US = 150000, /* up to twice that */
-    KEEP = 4,             /* checkpoints */
+    KEEP = 4,           /* checkpoints */
     OPEN_MS = 30000,
     HELD_MAX = 512,   /* most futures that are held if results are kept */
-    KEEP_EVERY = 8,   /* every KEEP_EVERY-th step has its result kept: ... */
-    KEEP_AT = 3,      /* ... the one with this remainder; ... */
-    TAKE_AFTER = 4,   /* ... and the step this much later takes it */
     FETCH_EVERY = 64, /* the client fetches the result of every FETCH_EVERY-th step */
 };
 
@@ -203,47 +196,6 @@ static int load_steps(struct chaos_client *client)
 
 /* ---- the steps */
 
-/* With --speculate steps come in bursts; the last step of each straggles, while workers
- * have nothing else to do. */
-static bool ends_burst(const struct chaos_client *client, uint64_t number)
-{
-    return client->config->speculate && number % BURST == BURST - 1;
-}
-
-static bool keeps(const struct chaos_client *client, uint64_t number)
-{
-    return client->config->keep && number % KEEP_EVERY == KEEP_AT;
-}
-
-static void make_plan(const struct chaos_client *client, uint64_t number,
-                      int64_t plan[CHAOS_PLAN])
-{
-    const struct chaos_config *config = client->config;
-    uint64_t n_subsets = (UINT64_C(1) << config->ps) - 1;
-    uint64_t state = (uint64_t)config->seed + number * UINT64_C(0xd1342543de82ef95);
-    uint64_t *random = &state;
-    plan[CHAOS_NUMBER] = (int64_t)number;
-    plan[CHAOS_MASK] = (int64_t)(1 + coxi_rand(random) % n_subsets);
-    plan[CHAOS_US] = (int64_t)(2 * coxi_rand_unit(random) * (double)config->step_us);
-    plan[CHAOS_BUSY] = coxi_rand(random) % 4 == 0;
-    bool crashes = coxi_rand_unit(random) < config->crash_rate;
-    int64_t how = coxi_rand(random) % 2 == 0 ? CHAOS_CRASH_ABORT : CHAOS_CRASH_NULL;
-    plan[CHAOS_CRASH] = crashes ? how : 0;
-    plan[CHAOS_STRAGGLE_US] = 0;
-    if (ends_burst(client, number)) {
-        plan[CHAOS_STRAGGLE_US] =
-            STRAGGLE_US + (int64_t)(coxi_rand(random) % STRAGGLE_US);
-    }
-    plan[CHAOS_FLUSH] = coxi_rand_unit(random) < config->flush_rate;
-    plan[CHAOS_AFTER] =
-        plan[CHAOS_FLUSH] != 0 ? (int64_t)(coxi_rand(random) % (n_subsets + 1)) : 0;
-    plan[CHAOS_RESOURCE] = chaos_resources_version(client, number);
-    plan[CHAOS_FADES] = config->evict;
-    plan[CHAOS_TAKES] = number >= TAKE_AFTER && keeps(client, number - TAKE_AFTER)
-                            ? (int64_t)(number - TAKE_AFTER)
-                            : 0;
-}
-
 /* Adds a step to the expected sums. */
 static void expect(struct chaos_client *client, const int64_t plan[CHAOS_PLAN])
 {
@@ -261,7 +213,7 @@ static void skip(struct chaos_client *client)
 {
     while (client->result.n_scheduled < client->result.progress.cursor) {
         int64_t plan[CHAOS_PLAN];
-        make_plan(client, client->result.n_scheduled, plan);
+        chaos_plan(client, client->result.n_scheduled, plan);
         expect(client, plan);
     }
     client->first = client->n_resolved = client->result.n_scheduled;
@@ -279,31 +231,44 @@ static struct cox_future **future_of(struct chaos_client *client, uint64_t numbe
     return client->config->results ? &client->futures[number % held_max(client)] : NULL;
 }
 
-static int schedule_one(struct chaos_client *client)
+/* Plans a step, with its call. */
+static void plan_call(struct chaos_client *client, uint64_t number,
+                      struct chaos_planned *ret)
 {
-    int64_t plan[CHAOS_PLAN];
-    uint64_t number = client->result.n_scheduled;
-    make_plan(client, number, plan);
-    struct cox_value arg = COX_VECTOR("plan", COX_I64, CHAOS_PLAN, plan);
-    struct cox_input input = {"taken", NULL, "number"};
-    struct cox_call call = COX_CALL_INIT;
-    call.args = &arg;
-    call.n_args = 1;
-    call.cursor = number + 1;
-    call.keep = keeps(client, number);
-    if (plan[CHAOS_TAKES] != 0 && (uint64_t)plan[CHAOS_TAKES] >= client->n_resolved) {
-        input.future = *future_of(client, (uint64_t)plan[CHAOS_TAKES]);
-        call.inputs = &input;
-        call.n_inputs = 1;
+    chaos_plan_call(client, number, ret);
+    uint64_t taken = (uint64_t)ret->plan[CHAOS_TAKES];
+    if (taken != 0 && taken >= client->n_resolved) {
+        ret->input = (struct cox_input){"taken", *future_of(client, taken), "number"};
+        ret->call.inputs = &ret->input;
+        ret->call.n_inputs = 1;
         chaos_count_add(client->journal, CHAOS_TAKEN, 1);
     }
-    int r = chaos_resources_prepare(client->resources, number);
-    if (r == 0 && cox_schedule(client->c, client->function, &call,
-                               future_of(client, number)) != 0) {
+}
+
+/* Schedules the steps of a round, or one. */
+static int schedule_some(struct chaos_client *client)
+{
+    static struct chaos_planned
+        planned[CHAOS_ROUND_MAX]; /* only this thread schedules */
+    struct cox_call *calls[CHAOS_ROUND_MAX];
+    struct cox_future *futures[CHAOS_ROUND_MAX];
+    uint64_t first = client->result.n_scheduled;
+    uint64_t n = chaos_rounds_size(client);
+    bool held = client->config->results;
+    int r = 0;
+    for (uint64_t i = 0; r == 0 && i < n; i++) {
+        plan_call(client, first + i, &planned[i]);
+        calls[i] = &planned[i].call;
+        r = chaos_resources_prepare(client->resources, first + i);
+    }
+    if (r == 0 && chaos_rounds_schedule(client, calls, n, held ? futures : NULL) != 0) {
         r = chaos_client_check(client, -1);
     }
-    if (r == 0) {
-        expect(client, plan);
+    for (uint64_t i = 0; r == 0 && i < n; i++) {
+        if (held) {
+            *future_of(client, first + i) = futures[i];
+        }
+        expect(client, planned[i].plan);
     }
     return r;
 }
@@ -347,8 +312,8 @@ static int wait_slice(struct chaos_client *client, struct cox_future *future,
 static int settle_one(struct chaos_client *client, struct cox_future *future)
 {
     uint64_t number = client->n_resolved;
-    bool kept = keeps(client, number);
-    bool fetch = kept && number % FETCH_EVERY == KEEP_AT;
+    bool kept = chaos_plan_keeps(client, number);
+    bool fetch = kept && number % FETCH_EVERY == CHAOS_KEEP_AT;
     int r;
     while ((r = wait_slice(client, future, fetch)) == COX_ETIMEDOUT) {
         const char *reason = why(client);
@@ -412,13 +377,14 @@ static int run_steps(struct chaos_client *client)
     int r = 0;
     chaos_client_doing(client, "scheduling steps");
     while (r == 0 && client->result.n_scheduled < n) {
-        if (config->results &&
-            client->result.n_scheduled - client->n_resolved == held_max(client)) {
+        while (r == 0 && config->results &&
+               client->result.n_scheduled + chaos_rounds_size(client) >
+                   client->n_resolved + held_max(client)) {
             r = resolve_one(client);
         }
         r = r != 0 ? r : chaos_client_storm(client);
-        r = r != 0 ? r : schedule_one(client);
-        if (r == 0 && ends_burst(client, client->result.n_scheduled - 1)) {
+        r = r != 0 ? r : schedule_some(client);
+        if (r == 0 && chaos_plan_ends_burst(client, client->result.n_scheduled - 1)) {
             r = join(client);
         }
     }
@@ -548,6 +514,7 @@ static int prepare(struct chaos_client *client)
         chaos_saves_restore(client->journal, client->result.progress.checkpoint);
     }
     r = r != 0 ? r : create_counters(client);
+    r = r != 0 ? r : chaos_rounds_open(client, &client->rounds);
     r = r != 0 ? r : load_steps(client);
     /* start the storm now, because reading waits for the closures that run again */
     r = r != 0 ? r : start_saving(client);
@@ -579,4 +546,5 @@ void chaos_client_run(struct chaos_client *client)
     chaos_writes_free(client->writes);
     chaos_resources_free(client->resources);
     chaos_dataset_free(client->dataset);
+    chaos_rounds_free(client->rounds);
 }

@@ -50,6 +50,7 @@ struct chaos_client {
     struct chaos_writes *writes;
     struct chaos_resources *resources;
     struct chaos_dataset *dataset; /* with --dataset */
+    struct chaos_rounds *rounds;   /* with --mode; or NULL */
     struct coxi_mutex counting;    /* guards counted; leaf */
     /* the statistics of this client that the journal has */
     struct cox_stats counted;

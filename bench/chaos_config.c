@@ -1,8 +1,12 @@
 /* The options of coxswain-chaos, and the values that --everything gives them. */
 #include "bench/chaos_config.h"
 
+#include <stdio.h>
+#include <string.h>
+
 #include "bench/chaos.h"
 #include "common/error.h"
+#include "coxswain/coxswain.h"
 
 enum { IN_FLIGHT_MAX = 65536 };
 
@@ -99,6 +103,12 @@ static const struct coxi_option options[] = {
            "written: never of an older value"),
     SWITCH("evict", evict,
            "steps update a table that drops old rows, of which none grows old"),
+    TEXT("mode", mode,
+         "async: each step counts for itself (default); sync: steps count in rounds, "
+         "one "
+         "after the other; ssp:K: rounds run up to K rounds ahead; any: as far as they "
+         "like"),
+    NUMBER("round-size", round_size, 1, CHAOS_ROUND_MAX, "4", "steps of a round"),
     SWITCH("dataset", dataset,
            "steps take the records of a data set, each of which adds 1 to a row of its "
            "own"),
@@ -171,6 +181,33 @@ static bool has_numbers(const struct chaos_config *config)
     return config->results || config->keep || config->resources || config->evict;
 }
 
+/* Sets what --mode says. */
+static int take_mode(struct chaos_config *config)
+{
+    const char *mode = config->mode != NULL ? config->mode : "async";
+    unsigned long long bound = 0;
+    char end;
+    config->rounds = strcmp(mode, "async") != 0;
+    config->staleness = 0;
+    if (strcmp(mode, "any") == 0) {
+        config->staleness = COX_STALENESS_ANY;
+    } else if (sscanf(mode, "ssp:%llu%c", &bound, &end) == 1 &&
+               bound <= COX_STALENESS_MAX) {
+        config->staleness = (uint32_t)bound;
+    } else if (config->rounds && strcmp(mode, "sync") != 0) {
+        return coxi_error(COX_EINVAL,
+                          "--mode %s: it is async, sync, ssp:K with K up to %d, or any",
+                          mode, COX_STALENESS_MAX);
+    }
+    if (config->rounds) { /* whole rounds */
+        config->steps += config->round_size - 1;
+        config->steps -= config->steps % config->round_size;
+    }
+    return config->rounds && config->dataset
+               ? coxi_error(COX_EINVAL, "--dataset goes without rounds (--mode)")
+               : 0;
+}
+
 static int check(const struct chaos_config *config, bool has_program)
 {
     if (config->client && (config->checkpoint_dir == NULL || config->journal == NULL ||
@@ -191,6 +228,7 @@ int chaos_config_complete(struct chaos_config *config, bool has_program)
 {
     bool all = config->everything;
     int r = check(config, has_program);
+    r = r != 0 ? r : take_mode(config);
     fill(&config->kill_workers_every, all, 700);
     fill(&config->kill_ps_every, all, 2300);
     fill(&config->kill_client_every, all, 5100);

@@ -40,6 +40,10 @@ struct chaos_config {
     bool resources;
     bool evict;
     bool everything;
+    const char *mode;
+    int64_t round_size;
+    bool rounds;        /* by `mode` */
+    uint32_t staleness; /* the same */
     bool dataset;
     bool shuffle;
     bool segments;

@@ -167,6 +167,33 @@ static int check_taken(struct cox_step *step, int64_t from)
                                           (long long)number, (long long)from);
 }
 
+/* In a round: checks that it sees what it must of earlier rounds, and sends its
+ * gradients. */
+static int add_round(struct cox_step *step, int64_t n_ps, int64_t least)
+{
+    static const float minus_one[2] = {-1, -1};
+    struct cox_variable *sums[CHAOS_PS_MAX];
+    struct cox_pull pulls[CHAOS_PS_MAX] = {0};
+    float seen[CHAOS_PS_MAX][2];
+    int r = 0;
+    for (int64_t i = 0; r == 0 && i < n_ps; i++) {
+        char name[32];
+        (void)snprintf(name, sizeof(name), CHAOS_ROUNDS "%d", (int)i);
+        r = cox_step_variable(step, name, &sums[i]);
+        pulls[i] = (struct cox_pull){.variable = sums[i], .values = seen[i]};
+    }
+    r = r != 0 ? r : cox_step_pull(step, pulls, (size_t)n_ps);
+    for (int64_t i = 0; r == 0 && i < n_ps; i++) {
+        if (seen[i][0] < (float)least || seen[i][1] < (float)least) {
+            r = cox_step_fail(step, 3, "on ps %d it sees %g and %g, but at least %lld",
+                              (int)i, (double)seen[i][0], (double)seen[i][1],
+                              (long long)least);
+        }
+        r = r != 0 ? r : cox_step_push(step, sums[i], minus_one);
+    }
+    return r;
+}
+
 /* Counts as planned, after some time; the first attempt may take longer, or crash. */
 static int count(struct cox_step *step)
 {
@@ -188,6 +215,9 @@ static int count(struct cox_step *step)
         spend(of[CHAOS_STRAGGLE_US], false);
     }
     int r = of[CHAOS_TAKES] != 0 ? check_taken(step, of[CHAOS_TAKES]) : 0;
+    r = r != 0 || of[CHAOS_ROUND_PS] == 0
+            ? r
+            : add_round(step, of[CHAOS_ROUND_PS], of[CHAOS_ROUND_LEAST]);
     r = r != 0 ? r : add(step, of[CHAOS_MASK]);
     r = r != 0 ? r : add_row(step, of[CHAOS_NUMBER]);
     r = r != 0 || of[CHAOS_FADES] == 0 ? r : add_fading(step, of[CHAOS_NUMBER]);

@@ -9,6 +9,7 @@
 
 #include "checkpoint/safetensors.h"
 #include "common/error.h"
+#include "coxswain/round.h"
 
 enum { COLUMNS = 10, NAMES_BYTES = 2 * (COX_NAME_MAX + 1) };
 _Static_assert(sizeof(struct coxi_backlog_head) == COLUMNS * sizeof(uint64_t),
@@ -208,27 +209,48 @@ static bool check_inputs(const struct coxi_backlog *backlog, size_t i, size_t fi
             i == 0 ? NULL
                    : bsearch(&backlog->inputs[first + k].closure, backlog->heads, i,
                              sizeof(*backlog->heads), by_closure);
-        if (source == NULL || source->function == COXI_BACKLOG_UPDATE) {
+        if (source == NULL || source->function >= COXI_BACKLOG_ROUND) {
             return false;
         }
     }
     return true;
 }
 
+/* True if the end of a round is one. */
+static bool check_round(const struct coxi_backlog *backlog,
+                        const struct coxi_backlog_head *head)
+{
+    struct coxi_backlog_round round;
+    if (head->args_len < sizeof(round)) {
+        return false;
+    }
+    memcpy(&round, backlog->args + head->args_at, sizeof(round));
+    return round.n > 0 && round.n <= COX_ROUND_MAX && round.first > 0 &&
+           head->closure > round.n && round.first == head->closure - round.n &&
+           round.needed > 0 && round.needed <= round.n && round.sequence < UINT32_MAX &&
+           round.staleness <= UINT32_MAX && round.reduce <= COX_REDUCE_SUM &&
+           round.decided <= 1 &&
+           head->args_len ==
+               sizeof(round) + round.n * sizeof(struct coxi_backlog_part) &&
+           head->n_inputs == 0 && head->done == 0;
+}
+
 static bool check_head(const struct coxi_backlog *backlog, size_t i, size_t first_input)
 {
     const struct coxi_backlog_head *head = &backlog->heads[i];
     bool update = head->function == COXI_BACKLOG_UPDATE;
+    bool is_round = head->function == COXI_BACKLOG_ROUND;
     bool more = update && i > 0 && head[-1].function == COXI_BACKLOG_UPDATE &&
                 head->closure == head[-1].closure;
     return (i == 0 ? head->closure > 0 : more || head->closure > head[-1].closure) &&
            (update ? head->args_len >= sizeof(struct coxi_backlog_update)
-                   : head->function < backlog->n_functions) &&
+                   : is_round || head->function < backlog->n_functions) &&
            head->args_at % 8 == 0 && head->args_at <= backlog->args_len &&
            head->args_len <= backlog->args_len - head->args_at &&
            head->n_inputs <= backlog->n_inputs - first_input && head->done <= 1 &&
            !(update && head->done) && head->timeout_ms <= INT_MAX &&
-           head->only_worker <= UINT32_MAX && check_inputs(backlog, i, first_input);
+           head->only_worker <= UINT32_MAX && check_inputs(backlog, i, first_input) &&
+           (!is_round || check_round(backlog, head));
 }
 
 static bool check(const struct coxi_backlog *backlog)

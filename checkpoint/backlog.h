@@ -26,6 +26,10 @@
  * coxi_backlog_update and the data. */
 #define COXI_BACKLOG_UPDATE UINT64_MAX
 
+/* The same: the end of a round (coxswain/round.h). Its arguments are a struct
+ * coxi_backlog_round, and a struct coxi_backlog_part for each closure of the round. */
+#define COXI_BACKLOG_ROUND (UINT64_MAX - 1)
+
 struct coxi_backlog_head {
     uint64_t closure;
     uint64_t function; /* its index in `functions` */
@@ -45,6 +49,23 @@ struct coxi_backlog_update {
     uint64_t op;
     uint64_t begin; /* first row; begin and count are 0 for a rate (COXI_OP_RATE) */
     uint64_t count;
+};
+
+struct coxi_backlog_round {
+    uint64_t first; /* id of its first closure; the end has first + n */
+    uint64_t n;
+    uint64_t needed;   /* closures with which it is complete */
+    uint64_t sequence; /* an id; its rounds are numbered */
+    uint64_t number;
+    uint64_t staleness; /* of the sequence */
+    uint64_t reduce;    /* enum cox_reduce */
+    uint64_t
+        decided; /* 1: which closures count, and by which factor, does not change */
+};
+
+struct coxi_backlog_part {
+    uint32_t counts; /* 1: the closure counts; not decided: it may count */
+    float factor;    /* decided: of its gradients */
 };
 
 struct coxi_backlog_input {

@@ -31,6 +31,7 @@
     X(PROGRESS, cox_progress, rerun)                                                   \
     X(READER_OPTIONS, cox_reader_options, timeout_ms)                                  \
     X(READER_VARIABLE, cox_reader_variable, metric)                                    \
+    X(ROUNDS_SPEC, cox_rounds_spec, reduce)                                            \
     X(STALENESS_COUNTS, cox_staleness_counts, counts)                                  \
     X(STATS, cox_stats, ps_bytes)                                                      \
     X(TABLE_SPEC, cox_table_spec, initializer)                                         \

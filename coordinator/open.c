@@ -487,18 +487,18 @@ static void stop_loop(struct cox_coordinator *c)
 static void release_ps(struct cox_coordinator *c)
 {
     const struct coxi_message message = {.kind = COXI_RELEASE, .release = c->session};
-    struct coxi_round round;
-    struct coxi_round_call *calls = calloc(c->ps.n + 1, sizeof(*calls));
-    coxi_round_begin(&round);
+    struct coxi_ps_round round;
+    struct coxi_ps_round_call *calls = calloc(c->ps.n + 1, sizeof(*calls));
+    coxi_ps_round_begin(&round);
     for (uint32_t i = 0; calls != NULL && i < c->ps.n; i++) {
         /* A ps that was never reached, or is lost, has nothing to release. */
         if (coxi_psc_is_up(c->ps.clients[i])) {
-            calls[i] = (struct coxi_round_call){.expect = COXI_STATUS};
+            calls[i] = (struct coxi_ps_round_call){.expect = COXI_STATUS};
             calls[i].request.timeout_ms = RELEASE_MS;
-            coxi_round_add_now(&round, c->ps.clients[i], &message, &calls[i]);
+            coxi_ps_round_add_now(&round, c->ps.clients[i], &message, &calls[i]);
         }
     }
-    (void)coxi_round_end(&round);
+    (void)coxi_ps_round_end(&round);
     free(calls);
 }
 

@@ -142,19 +142,19 @@ static int attach(struct cox_reader *reader, int timeout_ms)
 {
     struct view view = {0};
     struct coxi_message message = {.kind = COXI_DESCRIBE};
-    struct coxi_round round;
-    struct coxi_round_call *calls = calloc(reader->n_ps, sizeof(*calls));
+    struct coxi_ps_round round;
+    struct coxi_ps_round_call *calls = calloc(reader->n_ps, sizeof(*calls));
     if (calls == NULL) {
         return coxi_error_memory("a reader");
     }
-    coxi_round_begin(&round);
+    coxi_ps_round_begin(&round);
     for (uint32_t p = 0; p < reader->n_ps; p++) {
-        calls[p] = (struct coxi_round_call){
+        calls[p] = (struct coxi_ps_round_call){
             .expect = COXI_LAYOUT, .take = take_layout, .arg = &view};
         calls[p].request.timeout_ms = timeout_ms;
-        coxi_round_add(&round, reader->ps[p], &message, &calls[p]);
+        coxi_ps_round_add(&round, reader->ps[p], &message, &calls[p]);
     }
-    int r = coxi_round_end(&round);
+    int r = coxi_ps_round_end(&round);
     free(calls);
     if (r == 0 && view.code != 0) {
         r = say_no_view(view.code);

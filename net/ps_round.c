@@ -1,4 +1,4 @@
-/* See ps_round.h. Until coxi_round_end a round itself counts as a pending call, so that
+/* See ps_round.h. Until coxi_ps_round_end a round itself counts as a pending call, so that
  * calls that are answered at once do not end the round. */
 #include "net/ps_round.h"
 
@@ -8,9 +8,9 @@
 #include "common/loop.h"
 #include "common/sync.h"
 
-static void ended(struct coxi_round_call *call, int code, const char *text)
+static void ended(struct coxi_ps_round_call *call, int code, const char *text)
 {
-    struct coxi_round *round = call->round;
+    struct coxi_ps_round *round = call->round;
     coxi_lock(&round->lock);
     call->code = code;
     if (code != 0 && round->code == 0) {
@@ -43,8 +43,8 @@ static int answer_code(const struct coxi_message *answer, const char **ret_text)
 static void call_done(struct coxi_psc_request *request, int code,
                       const struct coxi_message *answer, void *payload, size_t len)
 {
-    struct coxi_round_call *call = (struct coxi_round_call *)request;
-    struct coxi_round *round = call->round;
+    struct coxi_ps_round_call *call = (struct coxi_ps_round_call *)request;
+    struct coxi_ps_round *round = call->round;
     const char *text = coxi_error_text();
     (void)payload;
     if (code == 0) {
@@ -65,15 +65,15 @@ static void call_done(struct coxi_psc_request *request, int code,
     ended(call, code, text);
 }
 
-void coxi_round_begin(struct coxi_round *round)
+void coxi_ps_round_begin(struct coxi_ps_round *round)
 {
-    *round = (struct coxi_round){.n_pending = 1};
+    *round = (struct coxi_ps_round){.n_pending = 1};
     coxi_mutex_init(&round->lock);
     coxi_cond_init(&round->ended);
 }
 
-static void add(struct coxi_round *round, struct coxi_psc *psc,
-                const struct coxi_message *message, struct coxi_round_call *call,
+static void add(struct coxi_ps_round *round, struct coxi_psc *psc,
+                const struct coxi_message *message, struct coxi_ps_round_call *call,
                 int (*submit)(struct coxi_psc *psc, const struct coxi_message *message,
                               struct coxi_psc_request *request, bool later))
 {
@@ -88,15 +88,16 @@ static void add(struct coxi_round *round, struct coxi_psc *psc,
     }
 }
 
-void coxi_round_add(struct coxi_round *round, struct coxi_psc *psc,
-                    const struct coxi_message *message, struct coxi_round_call *call)
+void coxi_ps_round_add(struct coxi_ps_round *round, struct coxi_psc *psc,
+                       const struct coxi_message *message,
+                       struct coxi_ps_round_call *call)
 {
     add(round, psc, message, call, coxi_psc_submit);
 }
 
-void coxi_round_add_now(struct coxi_round *round, struct coxi_psc *psc,
-                        const struct coxi_message *message,
-                        struct coxi_round_call *call)
+void coxi_ps_round_add_now(struct coxi_ps_round *round, struct coxi_psc *psc,
+                           const struct coxi_message *message,
+                           struct coxi_ps_round_call *call)
 {
     add(round, psc, message, call, coxi_psc_submit_now);
 }
@@ -104,11 +105,11 @@ void coxi_round_add_now(struct coxi_round *round, struct coxi_psc *psc,
 /* True if all calls have ended: only the round itself is pending. */
 static bool has_ended(void *arg)
 {
-    struct coxi_round *round = arg;
+    struct coxi_ps_round *round = arg;
     return atomic_load_explicit(&round->n_pending, memory_order_acquire) == 1;
 }
 
-int coxi_round_end(struct coxi_round *round)
+int coxi_ps_round_end(struct coxi_ps_round *round)
 {
     static _Thread_local struct coxi_linger linger;
     static const struct coxi_linger_limits limits = {50000, 100000, true};
@@ -136,10 +137,10 @@ int coxi_psc_call(struct coxi_psc *psc, const struct coxi_message *message,
                   struct coxi_psc_request *request, enum coxi_message_kind expect,
                   void (*take)(void *arg, const struct coxi_message *answer), void *arg)
 {
-    struct coxi_round round;
-    struct coxi_round_call call = {
+    struct coxi_ps_round round;
+    struct coxi_ps_round_call call = {
         .request = *request, .expect = expect, .take = take, .arg = arg};
-    coxi_round_begin(&round);
-    coxi_round_add(&round, psc, message, &call);
-    return coxi_round_end(&round);
+    coxi_ps_round_begin(&round);
+    coxi_ps_round_add(&round, psc, message, &call);
+    return coxi_ps_round_end(&round);
 }

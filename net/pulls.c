@@ -8,9 +8,9 @@
 #include "common/error.h"
 #include "net/ps_round.h"
 
-static void add_pull(const struct coxi_pull_from *from, struct coxi_round *round,
+static void add_pull(const struct coxi_pull_from *from, struct coxi_ps_round *round,
                      uint32_t ps, const struct coxi_pull_item *item,
-                     struct coxi_round_call *call)
+                     struct coxi_ps_round_call *call)
 {
     struct coxi_message message = {.kind = COXI_PULL};
     message.pull.session = from->session;
@@ -20,7 +20,7 @@ static void add_pull(const struct coxi_pull_from *from, struct coxi_round *round
     call->expect = COXI_PULLED;
     call->request.answer_len = call->request.into_len;
     call->request.timeout_ms = from->timeout_ms;
-    coxi_round_add(round, from->ps[ps], &message, call);
+    coxi_ps_round_add(round, from->ps[ps], &message, call);
 }
 
 /* ---- dense variables */
@@ -29,12 +29,12 @@ int coxi_pull_rows(const struct coxi_pull_from *from, const struct coxi_variable
                    uint64_t begin, uint64_t count, void *ret_data)
 {
     size_t row_bytes = coxi_variable_row_bytes(v);
-    struct coxi_round_call *calls = calloc(v->n_shards, sizeof(*calls));
-    struct coxi_round round;
+    struct coxi_ps_round_call *calls = calloc(v->n_shards, sizeof(*calls));
+    struct coxi_ps_round round;
     if (calls == NULL) {
         return coxi_error_memory("reading a variable");
     }
-    coxi_round_begin(&round);
+    coxi_ps_round_begin(&round);
     for (size_t i = 0; i < v->n_shards; i++) {
         struct coxi_range part = coxi_shard_part(&v->shards[i], begin, count);
         struct coxi_pull_item item = {v->id, part.begin, part.count, 0};
@@ -45,7 +45,7 @@ int coxi_pull_rows(const struct coxi_pull_from *from, const struct coxi_variable
             add_pull(from, &round, (uint32_t)v->shards[i].ps, &item, &calls[i]);
         }
     }
-    int r = coxi_round_end(&round);
+    int r = coxi_ps_round_end(&round);
     free(calls);
     return r;
 }
@@ -58,7 +58,7 @@ struct row_reader {
     size_t *places; /* place of each row in the caller's array */
     uint64_t *keys;
     float *rows;
-    struct coxi_round_call *calls; /* by ps */
+    struct coxi_ps_round_call *calls; /* by ps */
     struct iovec *payloads;
 };
 
@@ -114,8 +114,8 @@ static int read_rows(const struct coxi_pull_from *from, const struct coxi_variab
                      struct row_reader *reader)
 {
     size_t dim = coxi_table_dim(v);
-    struct coxi_round round;
-    coxi_round_begin(&round);
+    struct coxi_ps_round round;
+    coxi_ps_round_begin(&round);
     for (uint32_t p = 0; p < from->n_ps; p++) {
         size_t first = reader->starts[p];
         size_t n = reader->starts[p + 1] - first;
@@ -133,7 +133,7 @@ static int read_rows(const struct coxi_pull_from *from, const struct coxi_variab
             add_pull(from, &round, p, &item, &reader->calls[p]);
         }
     }
-    return coxi_round_end(&round);
+    return coxi_ps_round_end(&round);
 }
 
 int coxi_pull_keys(const struct coxi_pull_from *from, const struct coxi_variable *v,

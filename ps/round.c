@@ -281,8 +281,7 @@ static int sum(struct ending *ending, const struct source *sources, size_t n)
     }
     update.dtype = COX_F32;
     update.is_aged = false; /* its sources are */
-    update.loss_scale = 0;
-    update.step = ending->commit->step;
+    update.loss_scale = 0;  /* its step is that of the first source */
     return append(ending, &ending->updates, &update, sizeof(update));
 }
 
@@ -372,7 +371,9 @@ int coxi_store_round_end(struct coxi_store *store, const struct coxi_commit *com
                             .n_parts = update->count,
                             .scratch = scratch};
     scratch->len = 0;
+    coxi_rounds_hold(store->rounds, commit->closure);
     int r = end_round(&ending);
+    coxi_rounds_let_go(store->rounds, commit->closure);
     coxi_memory_free(store->work, &ending.sources);
     coxi_memory_free(store->work, &ending.updates);
     return r;

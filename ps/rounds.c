@@ -14,6 +14,7 @@
 struct round {
     struct round *next;
     uint64_t number;
+    bool held; /* its end is being applied */
     struct coxi_waiting *first;
     struct coxi_waiting *last;
 };
@@ -188,6 +189,26 @@ int coxi_rounds_put(struct coxi_rounds *rounds, struct coxi_applied *applied,
     return r;
 }
 
+static void set_held(struct coxi_rounds *rounds, uint64_t number, bool held)
+{
+    coxi_lock(&rounds->lock);
+    struct round *round = *find(rounds, number);
+    if (round != NULL) {
+        round->held = held;
+    }
+    coxi_unlock(&rounds->lock);
+}
+
+void coxi_rounds_hold(struct coxi_rounds *rounds, uint64_t round)
+{
+    set_held(rounds, round, true);
+}
+
+void coxi_rounds_let_go(struct coxi_rounds *rounds, uint64_t round)
+{
+    set_held(rounds, round, false);
+}
+
 const struct coxi_waiting *coxi_rounds_first(struct coxi_rounds *rounds, uint64_t round)
 {
     coxi_lock(&rounds->lock);
@@ -212,6 +233,19 @@ void coxi_rounds_drop(struct coxi_rounds *rounds, uint64_t round)
     struct round **at = find(rounds, round);
     if (*at != NULL) {
         drop(rounds, at);
+    }
+    coxi_unlock(&rounds->lock);
+}
+
+void coxi_rounds_drop_below(struct coxi_rounds *rounds, uint64_t watermark)
+{
+    coxi_lock(&rounds->lock);
+    for (struct round **at = &rounds->first; *at != NULL;) {
+        if ((*at)->number <= watermark && !(*at)->held) {
+            drop(rounds, at);
+        } else {
+            at = &(*at)->next;
+        }
     }
     coxi_unlock(&rounds->lock);
 }

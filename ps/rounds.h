@@ -51,7 +51,15 @@ const struct coxi_waiting *coxi_rounds_first(struct coxi_rounds *rounds,
 const struct coxi_waiting *coxi_rounds_next(struct coxi_rounds *rounds,
                                             const struct coxi_waiting *waiting);
 
+/* While a round is held, _drop_below does not drop it. One thread at a time may hold a
+ * round. */
+void coxi_rounds_hold(struct coxi_rounds *rounds, uint64_t round);
+void coxi_rounds_let_go(struct coxi_rounds *rounds, uint64_t round);
+
 /* Drops what waits for a round, after `applied` got its end. */
 void coxi_rounds_drop(struct coxi_rounds *rounds, uint64_t round);
+
+/* Drops what waits for rounds up to the watermark: they are over, and have failed. */
+void coxi_rounds_drop_below(struct coxi_rounds *rounds, uint64_t watermark);
 
 #endif

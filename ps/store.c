@@ -522,6 +522,9 @@ int coxi_store_advance(struct coxi_store *store, const struct coxi_watermark *wa
     if (r == 0) {
         r = coxi_applied_advance(store->applied, watermark->watermark);
     }
+    if (r == 0) {
+        coxi_rounds_drop_below(store->rounds, watermark->watermark);
+    }
     coxi_rw_unlock(&store->registry);
     return r;
 }

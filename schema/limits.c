@@ -58,12 +58,15 @@ static size_t applied_bytes(size_t n_applied, size_t n_touched)
 static size_t dispatch_bytes(const struct coxi_dispatch *m)
 {
     return m->n_closures * sizeof(struct coxi_closure_head) +
-           (m->n_keep + m->n_alone) * sizeof(uint32_t) + m->n_inputs * ELEMENT_MAX;
+           (m->n_keep + m->n_alone) * sizeof(uint32_t) + m->n_inputs * ELEMENT_MAX +
+           (m->rounds != NULL ? m->n_closures * sizeof(*m->rounds) : 0);
 }
 
 static size_t done_bytes(const struct coxi_done *m)
 {
-    return m->n_closures * sizeof(struct coxi_done_head) + m->n_kept * sizeof(uint32_t);
+    return m->n_closures * sizeof(struct coxi_done_head) +
+           m->n_kept * sizeof(uint32_t) +
+           (m->weights != NULL ? m->n_closures * sizeof(*m->weights) : 0);
 }
 
 /* Bytes of the arrays in a message. */

@@ -366,8 +366,9 @@ struct coxi_dispatch {
     const void *decoded; /* decoding only */
     uint64_t sent_us;
     const uint32_t *alone;
-    size_t n_alone; /* decoded: rising indices of closures */
-    uint64_t first; /* a closure's step is its id minus this, modulo 2^64 */
+    size_t n_alone;         /* decoded: rising indices of closures */
+    uint64_t first;         /* a closure's step is its id minus this, modulo 2^64 */
+    const uint64_t *rounds; /* of each closure, 0: none; NULL: none is in a round */
 };
 
 struct coxi_recall_head {
@@ -402,6 +403,7 @@ struct coxi_done {
     uint64_t echo_us;
     uint32_t held_us;
     uint32_t commit_us;
+    const float *weights; /* of each closure; NULL: each counts 1 in its round */
 };
 
 /* ResultWant (closure, attempt) and Result: the results of a closure that a worker

@@ -88,8 +88,9 @@ Body encode_dispatch(Builder &b, const struct coxi_dispatch &m)
     auto keep = encode_numbers(b, m.keep, m.n_keep);
     auto inputs = encode_inputs(b, m);
     auto alone = encode_numbers(b, m.alone, m.n_alone);
+    auto rounds = one_for_each(b, m.rounds, m.n_closures);
     return wire::CreateDispatch(b, closures, m.grace_ms, keep, inputs, m.sent_us, alone,
-                                m.first)
+                                m.first, rounds)
         .Union();
 }
 
@@ -103,14 +104,17 @@ bool decode_dispatch(const wire::Dispatch *m, struct coxi_dispatch *ret)
     ret->first = m->first();
     return take_array(m->closures(), &ret->closures, &ret->n_closures) &&
            decode_numbers(m->keep(), ret->n_closures, &ret->keep, &ret->n_keep) &&
-           decode_numbers(m->alone(), ret->n_closures, &ret->alone, &ret->n_alone);
+           decode_numbers(m->alone(), ret->n_closures, &ret->alone, &ret->n_alone) &&
+           take_one_for_each(m->rounds(), ret->n_closures, &ret->rounds);
 }
 
 Body encode_done(Builder &b, const struct coxi_done &m)
 {
     auto closures = structs<wire::DoneHead>(b, m.closures, m.n_closures);
     auto kept = encode_numbers(b, m.kept, m.n_kept);
-    return wire::CreateDone(b, closures, kept, m.echo_us, m.held_us, m.commit_us)
+    auto weights = one_for_each(b, m.weights, m.n_closures);
+    return wire::CreateDone(b, closures, kept, m.echo_us, m.held_us, m.commit_us,
+                            weights)
         .Union();
 }
 
@@ -120,7 +124,8 @@ bool decode_done(const wire::Done *m, struct coxi_done *ret)
     ret->held_us = m->held_us();
     ret->commit_us = m->commit_us();
     return take_array(m->closures(), &ret->closures, &ret->n_closures) &&
-           decode_numbers(m->kept(), ret->n_closures, &ret->kept, &ret->n_kept);
+           decode_numbers(m->kept(), ret->n_closures, &ret->kept, &ret->n_kept) &&
+           take_one_for_each(m->weights(), ret->n_closures, &ret->weights);
 }
 
 Body encode_recall(Builder &b, const struct coxi_recall &m)

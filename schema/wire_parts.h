@@ -234,6 +234,25 @@ bool decode_numbers(const fb::Vector<uint32_t> *numbers, size_t n_closures,
     return true;
 }
 
+/* An array with one element for each of n closures, or none (NULL). */
+template <typename T>
+fb::Offset<fb::Vector<T>> one_for_each(Builder &b, const T *array, size_t n)
+{
+    return array != nullptr && n > 0 ? b.CreateVector(array, n)
+                                     : fb::Offset<fb::Vector<T>>();
+}
+
+template <typename T>
+bool take_one_for_each(const fb::Vector<T> *vector, size_t n_closures, const T **ret)
+{
+    size_t n = 0;
+    bool taken = take_array(vector, ret, &n);
+    if (n == 0) {
+        *ret = nullptr;
+    }
+    return taken && (n == 0 || n == n_closures);
+}
+
 struct coxi_load decode_load(const wire::Load *m)
 {
     return {from_wire(m->session()),

@@ -124,6 +124,7 @@ void coxi_attempt_end(struct coxi_attempt *attempt, bool committed)
         .code = attempt->code,
         .step_code = attempt->step_code,
         .run_us = attempt->run_us,
+        .weight = attempt->weight,
         .touched = attempt->touched,
         .result = attempt->code == 0 ? (const void *)attempt->results.data
                                      : attempt->code_text,

@@ -111,6 +111,7 @@ static void submit_segment(struct coxi_attempt *attempt, size_t n_touched, bool 
             .n_pulled = target->pulled.len / sizeof(uint64_t),
             .step = attempt->rate_step,
             .loss_scale = attempt->loss_scale,
+            .round = attempt->call.round,
         };
         target->touched = true;
         target->segment =

@@ -148,6 +148,7 @@ static void attempt_reset(struct coxi_attempt *attempt, struct coxi_running *run
     attempt->head = *head;
     attempt->rate_step = head->closure - atomic_load(&attempt->run->first);
     attempt->call = *call;
+    attempt->weight = 1;
     attempt->args_ready = false;
     attempt->results.len = 0;
     attempt->run_us = 0;

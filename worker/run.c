@@ -455,6 +455,7 @@ static void send_reports(struct coxi_run *run)
     message.done.n_closures = run->n_reports;
     message.done.kept = run->kept;
     message.done.n_kept = run->n_kept;
+    message.done.weights = run->weighed ? run->weights : NULL;
     tell_ways(run, &message.done);
     struct iovec segment = {run->report_payload.data, run->report_payload.len};
     struct coxi_payload payload = {.segments = &segment, .n_segments = 1};
@@ -472,6 +473,7 @@ static void send_reports(struct coxi_run *run)
     coxi_link_unref(link);
     run->n_reports = 0;
     run->n_kept = 0;
+    run->weighed = false;
     run->report_payload.len = 0;
 }
 
@@ -527,6 +529,8 @@ void coxi_run_report(struct coxi_run *run, const struct coxi_report *report)
     if (r == 0) {
         run->kept[run->n_kept] = (uint32_t)run->n_reports;
         run->n_kept += report->kept;
+        run->weights[run->n_reports] = report->weight;
+        run->weighed = run->weighed || (report->code == 0 && report->weight != 1);
         run->reports[run->n_reports++] = head;
     } else {
         /* A result that cannot be reported is lost, so the session must begin anew. */

@@ -109,6 +109,8 @@ struct coxi_run {
     atomic_size_t n_reports; /* written under the lock */
     /* indices of the reports whose results stay here */
     uint32_t kept[COXI_REPORTS_MAX];
+    float weights[COXI_REPORTS_MAX]; /* of each report in its round ... */
+    bool weighed;                    /* ... unless all of them are 1 */
     size_t n_kept;
     struct coxi_buffer report_payload;
     /* when the client sent the last dispatch; 0: it was told already */
@@ -209,7 +211,8 @@ struct coxi_report {
     size_t n_touched;
     const void *result;
     size_t result_len;
-    bool kept; /* the results stay here; `result`: their size in bytes, a u64 */
+    bool kept;    /* the results stay here; `result`: their size in bytes, a u64 */
+    float weight; /* how much the closure counts in its round */
 };
 void coxi_run_report(struct coxi_run *run, const struct coxi_report *report);
 

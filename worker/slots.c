@@ -61,7 +61,8 @@ static const char *put_name(char **at, const char *name)
     return copy;
 }
 
-/* Gives each call its kept inputs, which are stored in `taken` and `names`. */
+/* Gives each call its kept inputs, which are stored in `taken` and `names`, and the
+ * rest that the dispatch says of it. */
 static void put_inputs(struct coxi_batch *batch, const struct coxi_dispatch *dispatch,
                        struct coxi_taken *taken, char *names)
 {
@@ -83,6 +84,9 @@ static void put_inputs(struct coxi_batch *batch, const struct coxi_dispatch *dis
     }
     for (size_t i = 0; i < dispatch->n_alone; i++) {
         batch->calls[dispatch->alone[i]].alone = true;
+    }
+    for (size_t i = 0; dispatch->rounds != NULL && i < batch->n; i++) {
+        batch->calls[i].round = dispatch->rounds[i];
     }
 }
 

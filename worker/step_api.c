@@ -6,6 +6,8 @@
  */
 #include "worker/step_api.h"
 
+#include <float.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -160,6 +162,19 @@ static uint64_t api_seed(struct cox_step *step)
 static void api_rate_step(struct cox_step *step, uint64_t s)
 {
     ((struct coxi_attempt *)step)->rate_step = s;
+}
+
+static int api_weight(struct cox_step *step, double weight)
+{
+    struct coxi_attempt *attempt = (struct coxi_attempt *)step;
+    if (!isfinite(weight) || weight < 0 || weight > FLT_MAX) {
+        return failed(attempt, coxi_error(COX_EINVAL,
+                                          "a step counts %g times in its round: the "
+                                          "weight is a finite number from 0 on",
+                                          weight));
+    }
+    attempt->weight = (float)weight;
+    return 0;
 }
 
 static uint64_t api_closure(struct cox_step *step)
@@ -437,4 +452,5 @@ const struct cox_step_api coxi_step_api = {
     .rate_step = api_rate_step,
     .loss_scale = api_loss_scale,
     .batch = api_batch,
+    .weight = api_weight,
 };

@@ -48,11 +48,17 @@ int coxi_replay_log_new(uint32_t n_ps, uint64_t bytes_max,
     return 0;
 }
 
+/* True if the entry has a call, with the ps that it touched. */
+static bool has_call(const struct coxi_replay_entry *entry)
+{
+    return entry->kind == COXI_REPLAY_CALL || entry->kind == COXI_REPLAY_ROUND;
+}
+
 static uint64_t bytes_of(const struct coxi_replay_log *log,
                          const struct coxi_replay_entry *entry)
 {
     uint64_t bytes = sizeof(*entry);
-    if (entry->kind == COXI_REPLAY_CALL) {
+    if (has_call(entry)) {
         bytes += log->refs.call_bytes(entry->call);
         bytes += entry->n_words > 1 ? entry->n_words * sizeof(uint64_t) : 0;
     } else if (entry->kind == COXI_REPLAY_UPDATE) {
@@ -68,7 +74,7 @@ static uint64_t bytes_of(const struct coxi_replay_log *log,
 static void entry_fini(const struct coxi_replay_log *log,
                        struct coxi_replay_entry *entry)
 {
-    if (entry->kind == COXI_REPLAY_CALL) {
+    if (has_call(entry)) {
         log->refs.call_forgotten(entry->call);
     } else if (entry->kind == COXI_REPLAY_UPDATE) {
         free(entry->update);
@@ -197,18 +203,18 @@ static int set_touched(struct coxi_replay_entry *entry, const uint32_t *touched,
     return 0;
 }
 
-int coxi_replay_log_call(struct coxi_replay_log *log, struct coxi_closure_id id,
-                         struct coxi_closure *call, const uint32_t *touched,
+int coxi_replay_log_call(struct coxi_replay_log *log,
+                         const struct coxi_replay_entry *entry, const uint32_t *touched,
                          size_t n_touched)
 {
-    struct coxi_replay_entry entry = {
-        .id = id, .kind = COXI_REPLAY_CALL, .n_words = log->n_words, .call = call};
-    int r = set_touched(&entry, touched, n_touched);
+    struct coxi_replay_entry whole = *entry;
+    whole.n_words = log->n_words;
+    int r = set_touched(&whole, touched, n_touched);
     if (r == 0) {
-        r = append(log, &entry);
+        r = append(log, &whole);
     }
-    if (r != 0 && entry.n_words > 1) {
-        free(entry.touched.words);
+    if (r != 0 && whole.n_words > 1) {
+        free(whole.touched.words);
     }
     return r;
 }
@@ -255,22 +261,28 @@ void coxi_replay_log_set(struct coxi_replay_log *log, struct coxi_closure_id id,
         return;
     }
     coxi_lock(&log->lock);
-    for (size_t i = 0; i < log->n; i++) {
-        struct coxi_replay_entry *entry = &log->entries[i];
+    /* from the newest on, because rounds, which are many, end soon */
+    bool found = false;
+    for (size_t i = log->n; !found && i > 0; i--) {
+        struct coxi_replay_entry *entry = &log->entries[i - 1];
         if (is_of(entry, id) && entry->kind != COXI_REPLAY_BARRED) {
             set_state(log, entry, state);
+            found = entry->kind == COXI_REPLAY_ROUND; /* it has one entry */
         }
     }
     coxi_unlock(&log->lock);
 }
 
-/* Replaces an operation's entry by another. */
+/* Replaces an operation's entry by another. What a round had is left to the caller,
+ * because freeing a call takes another lock. */
 static void exchange(struct coxi_replay_log *log, struct coxi_replay_entry *entry,
                      const struct coxi_replay_entry *other) COXI_REQUIRES(log->lock)
 {
     uint64_t bytes = entry->bytes;
     count_undone(log, entry, -1);
-    entry_fini(log, entry); /* it is no call, so this may be done under the lock */
+    if (entry->kind != COXI_REPLAY_ROUND) {
+        entry_fini(log, entry);
+    }
     *entry = *other;
     entry->bytes = bytes_of(log, entry);
     count(log, entry->bytes - bytes);
@@ -282,13 +294,17 @@ void coxi_replay_log_retract(struct coxi_replay_log *log, struct coxi_closure_id
         return;
     }
     const struct coxi_replay_entry barred = {.id = id, .kind = COXI_REPLAY_BARRED};
+    struct coxi_replay_entry round = barred;
     coxi_lock(&log->lock);
     for (size_t i = 0; i < log->n; i++) {
-        if (is_of(&log->entries[i], id)) {
-            exchange(log, &log->entries[i], &barred);
+        struct coxi_replay_entry *entry = &log->entries[i];
+        if (is_of(entry, id)) {
+            round = entry->kind == COXI_REPLAY_ROUND ? *entry : round;
+            exchange(log, entry, &barred);
         }
     }
     coxi_unlock(&log->lock);
+    entry_fini(log, &round);
 }
 
 /* Makes entries for these rows of an update. COX_ENOMEM: makes none. */

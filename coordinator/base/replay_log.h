@@ -30,6 +30,7 @@ struct coxi_replay_log;
 
 enum coxi_replay_kind {
     COXI_REPLAY_CALL,
+    COXI_REPLAY_ROUND, /* the end of a round */
     COXI_REPLAY_CREATE,
     COXI_REPLAY_UPDATE,
     COXI_REPLAY_LOAD,
@@ -37,7 +38,7 @@ enum coxi_replay_kind {
 };
 
 /*
- * The progress of the client's own operation. Its effect counts as in the ps only once
+ * The progress of the client's own operation, or of the end of a round. Its effect counts as in the ps only once
  * each ps that it touches has acknowledged it: until then a checkpoint may contain it
  * on some ps and not on others.
  *
@@ -47,7 +48,7 @@ enum coxi_replay_kind {
  *   HELD -> DONE   they have answered: some have it
  */
 enum coxi_replay_state {
-    COXI_REPLAY_DONE, /* also every entry that is no operation */
+    COXI_REPLAY_DONE, /* also every call */
     COXI_REPLAY_OPEN,
     COXI_REPLAY_HELD, /* a replay gives it to no ps */
 };
@@ -57,9 +58,12 @@ struct coxi_replay_entry {
     uint64_t position; /* its place in a replay, before calls with that id; 0: its id */
     enum coxi_replay_kind kind;
     enum coxi_replay_state state;
-    uint32_t n_words; /* words of the set of ps that a call touched */
+    uint32_t n_words; /* words of the set of ps that a call or round touched */
+    /* of a call in a round: how far the id of the round is above its own; or 0 */
+    uint32_t to_round;
     union {
-        struct coxi_closure *call;           /* a reference */
+        struct coxi_closure
+            *call; /* a reference; of a round: the closure that ends it */
         const struct coxi_variable *created; /* lives until close */
         struct coxi_replay_update *update;   /* owned */
         struct coxi_loading *loading;        /* a reference */
@@ -77,6 +81,14 @@ static inline bool coxi_replay_touched(const struct coxi_replay_entry *entry,
     const uint64_t *words =
         entry->n_words > 1 ? entry->touched.words : &entry->touched.word;
     return (words[ps / 64] >> (ps % 64) & 1) != 0;
+}
+
+/* The id by which ps know that they have the entry: the closures of a round are applied
+ * by its end. */
+static inline struct coxi_closure_id
+coxi_replay_applied_as(const struct coxi_replay_entry *entry)
+{
+    return coxi_closure_id(entry->id.n + entry->to_round);
 }
 
 /*
@@ -99,11 +111,16 @@ int coxi_replay_log_new(uint32_t n_ps, uint64_t bytes_max,
                         struct coxi_replay_log **ret);
 void coxi_replay_log_free(struct coxi_replay_log *log); /* takes NULL */
 
-/* Adds a call that is done and has touched the ps in `touched`. Takes a reference to
- * it; COX_ENOMEM: does not. */
-int coxi_replay_log_call(struct coxi_replay_log *log, struct coxi_closure_id id,
-                         struct coxi_closure *call, const uint32_t *touched,
+/*
+ * Adds a call that is done and has touched the ps in `touched`; `entry` has its id, kind
+ * and to_round. Takes a reference to it; COX_ENOMEM: does not. The end of a round is OPEN,
+ * and comes before the calls of the round: so no mark passes those before the end is
+ * done.
+ */
+int coxi_replay_log_call(struct coxi_replay_log *log,
+                         const struct coxi_replay_entry *entry, const uint32_t *touched,
                          size_t n_touched);
+
 int coxi_replay_log_barred(struct coxi_replay_log *log, struct coxi_closure_id id);
 
 /* Adds an operation: its id, kind, state and content. Takes its update over; of a

@@ -25,6 +25,7 @@
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
+#include "coordinator/closures/round.h"
 #include "coordinator/closures/seat.h"
 #include "coordinator/datasets/saved.h"
 #include "coordinator/recovery/recovery.h"
@@ -74,11 +75,13 @@ static bool is_missing(const struct collection *all,
     for (uint32_t p = 0; !missing && p < all->manifest->n_shards; p++) {
         /* A variable created meanwhile is not in the checkpoint, and nothing is loaded
          * for it. */
-        bool touched = entry->kind == COXI_REPLAY_CALL ? coxi_replay_touched(entry, p)
+        bool is_call =
+            entry->kind == COXI_REPLAY_CALL || entry->kind == COXI_REPLAY_ROUND;
+        bool touched = is_call ? coxi_replay_touched(entry, p)
                        : entry->kind == COXI_REPLAY_UPDATE
                            ? coxi_replay_update_is_on(entry->update, p)
                            : false;
-        missing = touched && !has_all(all, p, entry->id);
+        missing = touched && !has_all(all, p, coxi_replay_applied_as(entry));
     }
     return missing;
 }
@@ -114,7 +117,7 @@ static int note_logged(void *arg, const struct coxi_replay_entry *entry)
     if (entry->id.n > all->manifest->progress.closure || !is_missing(all, entry)) {
         return 0;
     }
-    if (entry->kind == COXI_REPLAY_CALL) {
+    if (entry->kind == COXI_REPLAY_CALL || entry->kind == COXI_REPLAY_ROUND) {
         /* the call stays in the log: only a later checkpoint drops it */
         item.call = entry->call;
     } else {
@@ -265,10 +268,42 @@ static int describe_call(struct collection *all, struct coxi_closure *closure,
     return r;
 }
 
+/* Describes the end of a round. If it was decided, the decision stays. */
+static int describe_round(struct collection *all, const struct coxi_round *round,
+                          struct coxi_backlog_head *head)
+{
+    const struct coxi_backlog_round what = {
+        .first = round->first,
+        .n = round->n,
+        .needed = round->needed,
+        .sequence = round->rounds->id,
+        .number = round->number,
+        .staleness = round->rounds->spec.staleness,
+        .reduce = round->rounds->spec.reduce,
+        .decided = round->decided,
+    };
+    head->function = COXI_BACKLOG_ROUND;
+    head->args_at = all->args.len;
+    int r = coxi_buffer_append(&all->args, &what, sizeof(what));
+    for (uint32_t i = 0; r == 0 && i < round->n; i++) {
+        bool may = round->members[i].state != COXI_MEMBER_OUT;
+        const struct coxi_backlog_part part = {
+            .counts = round->decided ? round->parts[i].attempt != 0 : may,
+            .factor = round->parts[i].factor,
+        };
+        r = coxi_buffer_append(&all->args, &part, sizeof(part));
+    }
+    head->args_len = all->args.len - head->args_at;
+    return r;
+}
+
 static int describe(struct collection *all, const struct item *item)
 {
     struct coxi_backlog_head head = item->head;
-    int r = item->call != NULL ? describe_call(all, item->call, &head) : 0;
+    int r = item->call == NULL ? 0
+            : coxi_round_is_end(item->call)
+                ? describe_round(all, item->call->round, &head)
+                : describe_call(all, item->call, &head);
     return r == 0 ? coxi_buffer_append(&all->heads, &head, sizeof(head)) : r;
 }
 
@@ -337,7 +372,7 @@ static int collect(struct cox_coordinator *c, void *arg)
     struct collection *all = arg;
     coxi_inputs_go_on(c); /* ends closures whose inputs will never come */
     all->manifest->progress = c->closures->progress;
-    all->manifest->progress.closure = highest(c, all->manifest);
+    all->manifest->progress.closure = coxi_rounds_whole(c, highest(c, all->manifest));
     int r = check_run(c);
     if (r == 0) {
         r = check_losses(c, all->mark);

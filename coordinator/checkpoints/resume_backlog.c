@@ -153,7 +153,8 @@ static void note_needed(struct coxi_resumed *resumed)
     for (size_t at = resumed->barrier; at < backlog->n;
          at = coxi_backlog_next_write(backlog, at + 1)) {
         for (; done < at; done++) {
-            if (!coxi_backlog_is_update(backlog, done)) {
+            if (!coxi_backlog_is_update(backlog, done) &&
+                !coxi_backlog_is_round(backlog, done)) {
                 resumed->names[backlog->heads[done].function].needed = true;
             }
         }
@@ -165,6 +166,7 @@ struct holding {
     struct coxi_resumed *resumed; /* NULL: there is no backlog */
     uint64_t next_id;
     size_t n_calls;
+    size_t n_rounds;
 };
 
 /* Holds a write; its id counts as unsettled. */
@@ -225,8 +227,12 @@ static int hold(struct cox_coordinator *c, void *arg)
             continue;
         }
         bool update = coxi_backlog_is_update(backlog, i);
-        r = update ? hold_operation(resumed, i) : hold_closure(resumed, i, first_input);
-        holding->n_calls += r == 0 && !update && !backlog->heads[i].done;
+        bool is_round = coxi_backlog_is_round(backlog, i);
+        r = update     ? hold_operation(resumed, i)
+            : is_round ? coxi_resume_hold_round(resumed, i)
+                       : hold_closure(resumed, i, first_input);
+        holding->n_rounds += r == 0 && is_round;
+        holding->n_calls += r == 0 && !update && !is_round && !backlog->heads[i].done;
         first_input += backlog->heads[i].n_inputs;
     }
     if (resumed != NULL) {
@@ -240,9 +246,9 @@ static int hold(struct cox_coordinator *c, void *arg)
     c->ids.first_unsettled = c->closures->unsettled.count > 0
                                  ? c->closures->unsettled.first
                                  : holding->next_id;
-    c->life.n_waiting += holding->n_calls;
-    c->life.n_unsettled += holding->n_calls;
-    c->life.n_inherited += holding->n_calls;
+    c->life.n_waiting += holding->n_calls + holding->n_rounds;
+    c->life.n_unsettled += holding->n_calls + holding->n_rounds;
+    c->life.n_inherited += holding->n_calls + holding->n_rounds;
     coxi_unlock(&c->lock);
     return r;
 }

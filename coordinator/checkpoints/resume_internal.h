@@ -3,6 +3,7 @@
  *
  *   resume_backlog.c  takes over the checkpoint's backlog
  *   resume_order.c    runs the calls and writes in their order
+ *   resume_rounds.c   the rounds among the calls
  *
  * Calls of the backlog become closures under their old ids, WAITING from the start, so
  * no ps is told a watermark beyond them. At first their functions are only names. They
@@ -106,6 +107,11 @@ static inline bool coxi_backlog_is_update(const struct coxi_backlog *backlog, si
     return i < backlog->n && backlog->heads[i].function == COXI_BACKLOG_UPDATE;
 }
 
+static inline bool coxi_backlog_is_round(const struct coxi_backlog *backlog, size_t i)
+{
+    return i < backlog->n && backlog->heads[i].function == COXI_BACKLOG_ROUND;
+}
+
 /* True if head i continues the write of head i - 1. */
 static inline bool coxi_backlog_is_more(const struct coxi_backlog *backlog, size_t i)
 {
@@ -140,6 +146,10 @@ int coxi_resume_redo(struct cox_coordinator *c, const struct coxi_resumed *resum
 /* The same for a reset of metric `v`. Takes `operation`. */
 int coxi_resume_redo_reset(struct cox_coordinator *c, const struct coxi_variable *v,
                            struct coxi_operation *operation);
+
+/* On the loop: holds the round that ends at head i; its closures are held already.
+ * COX_ENOMEM, COX_EFORMAT. */
+int coxi_resume_hold_round(struct coxi_resumed *resumed, size_t i);
 
 /* Starts the thread that writes, if a write follows a call or a reset may be added. */
 int coxi_resume_start(struct coxi_resumed *resumed);

@@ -13,6 +13,7 @@
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/operation.h"
+#include "coordinator/closures/round.h"
 #include "coordinator/closures/settle.h"
 #include "coordinator/workers/module.h"
 
@@ -109,6 +110,9 @@ void coxi_resume_stop(struct cox_coordinator *c)
 static void enter(struct coxi_closure *closure)
 {
     coxi_list_remove(&closure->future.c->closures->waiting, closure);
+    if (closure->round != NULL && coxi_round_holds(closure)) {
+        return;
+    }
     if (closure->inputs != NULL) {
         coxi_inputs_wait(closure);
     } else {

@@ -86,13 +86,13 @@ static void take_shard(void *arg, const struct coxi_message *answer)
 static int write_shards(struct cox_coordinator *c, const char *dir,
                         struct coxi_manifest *manifest)
 {
-    struct coxi_round round;
+    struct coxi_ps_round round;
     int r = 0;
-    struct coxi_round_call *calls = calloc(c->ps.n, sizeof(*calls));
+    struct coxi_ps_round_call *calls = calloc(c->ps.n, sizeof(*calls));
     if (calls == NULL) {
         return coxi_error_memory("a checkpoint");
     }
-    coxi_round_begin(&round);
+    coxi_ps_round_begin(&round);
     for (uint32_t i = 0; r == 0 && i < c->ps.n; i++) {
         char path[PATH_MAX];
         struct coxi_message message = {.kind = COXI_SNAPSHOT};
@@ -106,13 +106,13 @@ static int write_shards(struct cox_coordinator *c, const char *dir,
                 .base = manifest->base,
                 .track = c->options.checkpoint_incremental > 0,
                 .incarnation = coxi_psc_incarnation(c->ps.clients[i])};
-            calls[i] = (struct coxi_round_call){.expect = COXI_SNAPSHOT_DONE,
-                                                .take = take_shard,
-                                                .arg = &manifest->shards[i]};
-            coxi_round_add(&round, c->ps.clients[i], &message, &calls[i]);
+            calls[i] = (struct coxi_ps_round_call){.expect = COXI_SNAPSHOT_DONE,
+                                                   .take = take_shard,
+                                                   .arg = &manifest->shards[i]};
+            coxi_ps_round_add(&round, c->ps.clients[i], &message, &calls[i]);
         }
     }
-    int answer = coxi_round_end(&round);
+    int answer = coxi_ps_round_end(&round);
     free(calls);
     r = r != 0 ? r : answer;
     for (uint32_t i = 0; r == 0 && i < c->ps.n; i++) {

@@ -17,6 +17,7 @@
  */
 #include "coordinator/closures/attempts.h"
 
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,6 +36,7 @@
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
 #include "coordinator/closures/losses.h"
+#include "coordinator/closures/round.h"
 #include "coordinator/closures/seat.h"
 #include "coordinator/closures/settle.h"
 #include "coordinator/closures/stragglers.h"
@@ -123,6 +125,7 @@ void coxi_attempts_put_back(struct coxi_seat *seat, uint32_t running)
         go_on(closure, seat->worker->url);
     }
     coxi_stragglers_lost(seat);
+    coxi_seat_forget_all(seat);
     coxi_lock(&c->lock);
     c->counts.stats.put_back += n_back;
     coxi_unlock(&c->lock);
@@ -251,7 +254,8 @@ struct answer {
     const struct coxi_done_head *head;
     const uint32_t *touched;
     const uint8_t *result;
-    bool kept; /* the result is the number of bytes that the worker keeps */
+    bool kept;    /* the result is the number of bytes that the worker keeps */
+    float weight; /* how much it counts in its round */
 };
 
 /* A call of the function took `run_us`. */
@@ -316,7 +320,13 @@ static void end_closure(struct coxi_seat *seat, struct coxi_closure *closure,
         coxi_fatal(closure->future.c, ending.code, text);
         closure->effect.uncertain = false; /* the run is over: the ps are not asked */
     }
-    coxi_closure_end(closure, &ending);
+    if (ending.state == COXI_DONE_OK && closure->round != NULL &&
+        closure->rerun == NULL) {
+        coxi_round_stage(closure, head->attempt, answer->weight, answer->touched,
+                         head->touched_n);
+    } else {
+        coxi_closure_end(closure, &ending);
+    }
 }
 
 /* An attempt that was under way has ended; the worker no longer has it. */
@@ -345,6 +355,7 @@ static void attempt_ended(struct coxi_seat *seat, struct coxi_closure *closure,
         return;
     }
     if (head->code == 0) {
+        closure->attempts.current = head->attempt; /* the one that counts */
         note_time(closure->function, head->run_us);
     }
     if (closure->second != NULL) {
@@ -374,10 +385,13 @@ static void handle_answer(struct coxi_seat *seat, const struct answer *answer)
 {
     const struct coxi_done_head *head = answer->head;
     struct coxi_closure *closure = find_ended(seat, head);
+    bool was_there =
+        closure != NULL ||
+        coxi_seat_forget(seat, coxi_closure_id(head->closure), head->attempt);
+    if (was_there && (head->code == 0 || head->run_us > 0)) {
+        coxi_seat_note_time(seat, head->run_us); /* its step has run */
+    }
     if (closure != NULL) {
-        if (head->code == 0 || head->run_us > 0) {
-            coxi_seat_note_time(seat, head->run_us); /* its step has run */
-        }
         attempt_ended(seat, closure, answer);
     }
     if (answer->kept && (closure == NULL || coxi_kept_seat(closure) != seat ||
@@ -393,7 +407,10 @@ int coxi_attempts_done(struct coxi_worker *worker, const struct coxi_done *done,
     size_t n_kept = 0;
     for (size_t i = 0; i < done->n_closures; i++) {
         const struct coxi_done_head *head = &done->closures[i];
-        struct answer answer = {head, NULL, NULL, false};
+        struct answer answer = {.head = head, .weight = 1};
+        if (done->weights != NULL && head->code == 0) {
+            answer.weight = done->weights[i];
+        }
         answer.kept = n_kept < done->n_kept && done->kept[n_kept] == i;
         n_kept += answer.kept;
         answer.touched = (const uint32_t *)(const void *)take(
@@ -402,6 +419,10 @@ int coxi_attempts_done(struct coxi_worker *worker, const struct coxi_done *done,
         if (answer.touched == NULL || answer.result == NULL ||
             (answer.kept && head->result_len != sizeof(uint64_t))) {
             return coxi_error(COX_EPROTO, "the length of its results is wrong");
+        }
+        if (!isfinite(answer.weight) || answer.weight < 0) {
+            return coxi_error(COX_EPROTO, "a closure counts %g times in its round",
+                              (double)answer.weight);
         }
         handle_answer(seat, &answer);
     }
@@ -431,6 +452,11 @@ void coxi_attempts_cancel(struct coxi_closure *closure)
         coxi_send_recall(closure->seat, closure->future.id, closure->attempts.current,
                          true);
         coxi_straggler_drop(closure);
+        break;
+    case COXI_STAGED:
+        if (!closure->round->decided) { /* otherwise it is too late */
+            coxi_closure_cancel(closure, "cancelled");
+        }
         break;
     case COXI_VOIDING: /* it ends as it would have, but does not run again */
         closure->attempts.cancelled = true;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "coordinator/closures/round.h"
 #include "schema/check.h"
 
 int coxi_closure_new(struct cox_coordinator *c, const struct coxi_closure_spec *spec,
@@ -53,10 +54,16 @@ void coxi_closure_set(struct coxi_closure *closure, enum coxi_closure_state stat
                          [COXI_CANCELLED] = true},
         [COXI_ASSIGNED] = {[COXI_WAITING] = true,
                            [COXI_QUEUED] = true,
+                           [COXI_STAGED] = true,
                            [COXI_VOIDING] = true,
                            [COXI_DONE_OK] = true,
                            [COXI_FAILED] = true,
                            [COXI_CANCELLED] = true},
+        [COXI_STAGED] = {[COXI_WAITING] = true,
+                         [COXI_QUEUED] = true,
+                         [COXI_DONE_OK] = true,
+                         [COXI_FAILED] = true,
+                         [COXI_CANCELLED] = true},
         [COXI_VOIDING] = {[COXI_WAITING] = true,
                           [COXI_QUEUED] = true,
                           [COXI_DONE_OK] = true,
@@ -166,6 +173,7 @@ void coxi_closures_free(struct cox_coordinator *c)
         coxi_window_fini(&c->closures->unsettled);
         coxi_window_fini(&c->closures->replays);
         coxi_pool_fini(&c->closures->pool);
+        coxi_rounds_free_all(&c->closures->rounds);
         free(c->closures);
         c->closures = NULL;
     }

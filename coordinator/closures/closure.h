@@ -11,6 +11,7 @@
 #include "common/window.h"
 #include "coordinator/closures/future.h"
 #include "coordinator/closures/pool.h"
+#include "coordinator/closures/round_state.h"
 
 /*
  * The states of a closure, and how it changes them:
@@ -22,6 +23,9 @@
  *   QUEUED | ASSIGNED -> WAITING  its worker goes, and it was to run there because its
  *                                 inputs are kept there
  *   ASSIGNED -> DONE | FAILED | CANCELLED
+ *   ASSIGNED -> STAGED            of a round: its commits wait on the ps (round.h)
+ *   STAGED -> QUEUED | WAITING    a ps has lost them before the round was decided
+ *   STAGED -> DONE | FAILED | CANCELLED
  *   QUEUED -> FAILED | CANCELLED  no worker, ps lost; cancelled, error elsewhere, close
  *   any but the last -> VOIDING   it ends, but a part of it may be applied without a
  *                                 report: the ps are asked (voiding.c)
@@ -37,6 +41,7 @@ enum coxi_closure_state {
     COXI_WAITING,
     COXI_QUEUED,
     COXI_ASSIGNED,
+    COXI_STAGED,
     COXI_VOIDING,
     COXI_DONE_OK,
     COXI_FAILED,
@@ -47,6 +52,7 @@ struct coxi_handout; /* handout.h */
 struct coxi_input;
 struct coxi_inputs; /* inputs_internal.h */
 struct coxi_kept;   /* kept.h */
+struct coxi_round;  /* round.h */
 struct coxi_seat;
 struct coxi_second; /* stragglers.h */
 
@@ -151,6 +157,7 @@ struct coxi_closure {
     struct coxi_rerun *rerun;      /* of a closure that repeats another */
     struct coxi_kept *kept;        /* of a closure whose results stay on a worker */
     struct coxi_handout *task;     /* of a closure with a task of a data set */
+    struct coxi_round *round;      /* of a closure in a round, and of its end */
 
     struct coxi_asked asked;
     struct coxi_attempts attempts;
@@ -160,6 +167,8 @@ struct coxi_closure {
     /* It has, or had, a task of a data set, which tells of its errors. Here, because
      * there is a gap: closures in the queue are many. */
     bool quiet;
+    /* It waits for earlier rounds. */
+    bool held_by_round;
 
     /* The worker that has its inputs, and on which alone it may then run; or NULL. */
     struct coxi_seat *home;
@@ -184,6 +193,12 @@ static_assert(offsetof(struct coxi_closure, future) == 0, "they share an address
 static inline struct coxi_closure *coxi_closure_of(struct cox_future *future)
 {
     return (struct coxi_closure *)future;
+}
+
+static inline bool coxi_closure_is_over(const struct coxi_closure *closure)
+{
+    return closure->state == COXI_DONE_OK || closure->state == COXI_FAILED ||
+           closure->state == COXI_CANCELLED;
 }
 
 /* The parameters of a new closure. */
@@ -304,6 +319,8 @@ struct coxi_closures {
 
     /* The events of interest to data sets; set before the loop runs. */
     const struct coxi_handout_events *handouts;
+
+    struct coxi_rounds_state rounds;
 
     /* The order that closures must keep while an older client's work is left (gate.h);
      * NULL: none is left. The loop changes it, with c->lock. */

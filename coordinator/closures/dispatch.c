@@ -20,6 +20,7 @@
 #include "coordinator/closures/gate.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
+#include "coordinator/closures/round.h"
 #include "coordinator/closures/schedule.h"
 #include "coordinator/closures/seat.h"
 #include "coordinator/closures/settle.h"
@@ -40,6 +41,23 @@ enum {
 };
 
 /* ---- messages to a worker */
+
+/* Notes the round of head `at`, if any head so far is in one. Reserves what it needs
+ * first. */
+static int add_round(struct coxi_seat *seat, const struct coxi_closure *closure,
+                     uint32_t at)
+{
+    uint64_t round = coxi_round_of(closure).n;
+    if (round == 0 && seat->rounds.len == 0) {
+        return 0;
+    }
+    int r =
+        coxi_buffer_reserve(&seat->rounds, (at + 1) * sizeof(round) - seat->rounds.len);
+    for (uint64_t none = 0; r == 0 && seat->rounds.len < at * sizeof(round);) {
+        (void)coxi_buffer_append_raw(&seat->rounds, &none, sizeof(none));
+    }
+    return r == 0 ? coxi_buffer_append_raw(&seat->rounds, &round, sizeof(round)) : r;
+}
 
 int coxi_send_add(struct coxi_seat *seat, const struct coxi_closure *closure,
                   uint32_t attempt)
@@ -73,6 +91,9 @@ int coxi_send_add(struct coxi_seat *seat, const struct coxi_closure *closure,
     }
     if (r == 0 && closure->home != NULL) {
         r = coxi_inputs_collect(closure, at, &seat->inputs);
+    }
+    if (r == 0) {
+        r = add_round(seat, closure, at);
     }
     if (r == 0) {
         (void)coxi_buffer_append_raw(&seat->heads, &head, sizeof(head));
@@ -148,6 +169,8 @@ void coxi_send_flush(struct coxi_seat *seat)
     message.dispatch.n_alone = seat->alone.len / sizeof(uint32_t);
     message.dispatch.inputs = (const struct coxi_kept_input *)(void *)seat->inputs.data;
     message.dispatch.n_inputs = seat->inputs.len / sizeof(struct coxi_kept_input);
+    message.dispatch.rounds =
+        seat->rounds.len > 0 ? (const uint64_t *)(void *)seat->rounds.data : NULL;
     struct iovec segment = {seat->args.data, seat->args.len};
     struct coxi_payload payload = {.segments = &segment, .n_segments = 1};
     if (seat->args.len >= COXI_LINK_COPY_MAX) {
@@ -167,6 +190,7 @@ void coxi_send_flush(struct coxi_seat *seat)
     seat->keep.len = 0;
     seat->alone.len = 0;
     seat->inputs.len = 0;
+    seat->rounds.len = 0;
     if (seat->heads.capacity + seat->args.capacity >
         BUFFERS_KEPT / seat->c->workers->n) {
         coxi_seat_drop_collected(seat);
@@ -311,6 +335,9 @@ static void enter(struct coxi_closure *closure)
     if (gate != NULL && gate->holds(closure)) {
         return; /* it waits for a write of the older client */
     }
+    if (closure->round != NULL && coxi_round_holds(closure)) {
+        return; /* it waits for earlier rounds; or it is the end of one */
+    }
     if (closure->inputs != NULL) {
         coxi_inputs_wait(closure);
     } else {
@@ -355,12 +382,19 @@ static bool take_in(struct cox_coordinator *c, struct coxi_intake *intake)
     return any;
 }
 
-/* Queues closures whose inputs have come, and ends those whose inputs never will. */
+/* Queues closures whose inputs have come, and ends those whose inputs never will; and
+ * looks at rounds, whose end may let closures run or end. */
 static void go_on(struct cox_coordinator *c)
 {
-    if (c->closures->inputs_settled != NULL || c->closures->begun != NULL) {
-        coxi_inputs_go_on(c);
-    }
+    struct coxi_closures *closures = c->closures;
+    do {
+        if (closures->rounds.n_open > 0) {
+            coxi_rounds_turn(c);
+        }
+        if (closures->inputs_settled != NULL || closures->begun != NULL) {
+            coxi_inputs_go_on(c);
+        }
+    } while (coxi_rounds_are_due(c));
 }
 
 /* Sends ps and workers this turn's decisions about closures that are not plain. */

@@ -40,4 +40,11 @@ static inline void coxi_future_ref(struct cox_future *future)
     atomic_fetch_add_explicit(&future->refs, 1, memory_order_relaxed);
 }
 
+/* Drops a reference; true if it was the last one: then the caller must free the
+ * closure, perhaps together with others in a list (futures.h). */
+static inline bool coxi_future_release(struct cox_future *future)
+{
+    return atomic_fetch_sub_explicit(&future->refs, 1, memory_order_acq_rel) == 1;
+}
+
 #endif

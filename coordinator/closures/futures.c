@@ -26,6 +26,7 @@
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
+#include "coordinator/closures/round.h"
 #include "coordinator/workers/module.h"
 
 enum { WAITERS_AT_ONCE = 1024 }; /* added to futures, or removed, in one go */
@@ -44,11 +45,6 @@ void coxi_coordinator_unref(struct cox_coordinator *c)
     }
 }
 
-bool coxi_future_release(struct cox_future *future)
-{
-    return atomic_fetch_sub_explicit(&future->refs, 1, memory_order_acq_rel) == 1;
-}
-
 /* Frees one closure. Returns a list of the closures to which it held the last
  * reference, followed by `next`. */
 static struct coxi_closure *free_one(struct coxi_closure *closure,
@@ -63,6 +59,13 @@ static struct coxi_closure *free_one(struct coxi_closure *closure,
             orphans = of;
         }
         free(closure->rerun);
+    }
+    if (closure->round != NULL) {
+        struct coxi_closure *end = coxi_round_leave(closure);
+        if (end != NULL) {
+            end->next = orphans;
+            orphans = end;
+        }
     }
     if (closure->kept != NULL) {
         coxi_kept_free(closure->kept);

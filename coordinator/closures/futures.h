@@ -7,10 +7,6 @@
 /* Drops a reference. The last one frees the closure, too. */
 void coxi_future_unref(struct cox_future *future);
 
-/* Drops a reference; true if it was the last one: then the caller must free the
- * closure, perhaps together with others in a list. */
-bool coxi_future_release(struct cox_future *future);
-
 /* Frees closures to which no reference is left; a list by `next`. Takes NULL. */
 void coxi_futures_free(struct coxi_closure *list);
 

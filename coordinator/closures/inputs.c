@@ -33,6 +33,7 @@
 #include "coordinator/closures/futures.h"
 #include "coordinator/closures/inputs_internal.h"
 #include "coordinator/closures/kept.h"
+#include "coordinator/closures/round.h"
 #include "coordinator/closures/seat.h"
 #include "coordinator/closures/settle.h"
 #include "coordinator/workers/module.h"
@@ -527,6 +528,9 @@ int coxi_closure_again(struct coxi_closure *of, struct coxi_closure **ret)
     rerun->of = of;
     coxi_future_ref(&of->future);
     closure->rerun = rerun;
+    if (of->round != NULL) {
+        coxi_round_join(of->round, closure);
+    }
     closure->future.id = of->future.id;
     closure->attempts.last = of->attempts.last;
     closure->older.inherited = of->older.inherited;

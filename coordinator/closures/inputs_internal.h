@@ -29,10 +29,4 @@ int coxi_input_pack(const struct coxi_input *input, struct coxi_buffer *ret);
 /* True if a worker keeps, or kept, some result that the inputs take. */
 bool coxi_inputs_take_kept(const struct coxi_inputs *inputs);
 
-static inline bool coxi_closure_is_over(const struct coxi_closure *closure)
-{
-    return closure->state == COXI_DONE_OK || closure->state == COXI_FAILED ||
-           closure->state == COXI_CANCELLED;
-}
-
 #endif

@@ -214,24 +214,46 @@ static int await_turn(struct cox_coordinator *c, const struct coxi_closure *clos
     return r;
 }
 
-/* Takes the closure in when (or, without `wait`, if) there is room for it. */
-static int enqueue(struct cox_coordinator *c, struct coxi_closure *closure, bool wait)
-    COXI_REQUIRES(c->lock)
+int coxi_schedule_await(struct cox_coordinator *c, const struct coxi_closure *closure,
+                        bool wait)
 {
-    if (is_open(c)) {
-        forget_cancelled(c, closure);
-    } else {
-        int r = await_turn(c, closure, wait);
-        if (r != 0) {
-            return r;
-        }
+    if (!is_open(c)) {
+        return await_turn(c, closure, wait);
     }
-    coxi_intake_put(c, closure);
-    c->life.failed = false;
-    c->life.n_waiting++;
-    c->life.n_unsettled++;
-    c->life.n_waking++;
+    forget_cancelled(c, closure);
     return 0;
+}
+
+bool coxi_schedule_enter(struct cox_coordinator *c,
+                         struct coxi_closure *const *closures, size_t n)
+{
+    bool alone = c->life.n_unsettled == 0;
+    for (size_t i = 0; i < n; i++) {
+        coxi_intake_put(c, closures[i]);
+    }
+    c->life.failed = false;
+    c->life.n_waiting += n;
+    c->life.n_unsettled += n;
+    c->life.n_waking++;
+    return alone;
+}
+
+void coxi_schedule_wake(struct cox_coordinator *c, bool alone)
+{
+    if (alone) {
+        /* nothing else is under way that could be sent with it */
+        coxi_loop_wake_here(c->loop);
+    } else {
+        coxi_loop_wake(c->loop);
+    }
+    /* cox_close may free the coordinator from here on */
+    (void)atomic_fetch_add_explicit(&c->closures->n_woken, 1, memory_order_release);
+}
+
+void coxi_schedule_hold(struct coxi_closure *closure)
+{
+    coxi_future_ref(&closure->future);
+    atomic_fetch_add_explicit(&closure->future.c->refs, 1, memory_order_relaxed);
 }
 
 /* Finds the only worker that may run a call, by `only_worker` of the call. Locks,
@@ -332,18 +354,19 @@ static int schedule(struct cox_coordinator *c, const struct scheduled *what, boo
         return r;
     }
     if (ret != NULL) {
-        atomic_store_explicit(&closure->future.refs, 2, memory_order_relaxed);
-        atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
+        coxi_schedule_hold(closure);
     }
     coxi_lock(&c->lock);
     if (what->task != NULL) {
         set_task(closure, what->task);
     }
-    r = enqueue(c, closure, wait);
-    if (r != 0 && what->task != NULL) {
+    bool alone = false;
+    r = coxi_schedule_await(c, closure, wait);
+    if (r == 0) {
+        alone = coxi_schedule_enter(c, &closure, 1);
+    } else if (what->task != NULL) {
         set_task(closure, NULL);
     }
-    bool alone = c->life.n_unsettled == 1;
     coxi_unlock(&c->lock);
     if (r != 0) {
         if (ret != NULL) {
@@ -356,14 +379,25 @@ static int schedule(struct cox_coordinator *c, const struct scheduled *what, boo
     if (ret != NULL) {
         *ret = &closure->future;
     }
-    if (alone) {
-        /* nothing else is under way that could be sent with it */
-        coxi_loop_wake_here(c->loop);
-    } else {
-        coxi_loop_wake(c->loop);
+    coxi_schedule_wake(c, alone);
+    return 0;
+}
+
+/* Checks a call, and describes it. */
+static int describe(struct cox_coordinator *c, struct cox_function *function,
+                    const struct cox_call *call, bool held, struct scheduled *ret)
+{
+    int r = check_function(c, function);
+    if (r == 0) {
+        r = coxi_packing_check(call, &ret->known, &ret->args_len);
     }
-    /* cox_close may free the coordinator from here on */
-    (void)atomic_fetch_add_explicit(&c->closures->n_woken, 1, memory_order_release);
+    if (r != 0) {
+        return r;
+    }
+    ret->function = function;
+    ret->timeout_ms = coxi_packing_timeout(c, &ret->known);
+    ret->task = NULL;
+    ret->held = held;
     return 0;
 }
 
@@ -372,18 +406,17 @@ static int schedule_call(struct cox_coordinator *c, struct cox_function *functio
                          struct cox_future **ret)
 {
     struct scheduled what;
-    int r = check_function(c, function);
-    if (r == 0) {
-        r = coxi_packing_check(call, &what.known, &what.args_len);
-    }
-    if (r != 0) {
-        return r;
-    }
-    what.function = function;
-    what.timeout_ms = coxi_packing_timeout(c, &what.known);
-    what.task = NULL;
-    what.held = ret != NULL;
-    return schedule(c, &what, wait, ret);
+    int r = describe(c, function, call, ret != NULL, &what);
+    return r == 0 ? schedule(c, &what, wait, ret) : r;
+}
+
+int coxi_schedule_make(struct cox_coordinator *c, struct cox_function *function,
+                       const struct cox_call *call, bool held,
+                       struct coxi_closure **ret)
+{
+    struct scheduled what;
+    int r = describe(c, function, call, held, &what);
+    return r == 0 ? closure_new(c, &what, ret) : r;
 }
 
 int cox_schedule(struct cox_coordinator *c, struct cox_function *function,

@@ -48,6 +48,25 @@ int coxi_schedule_task(struct cox_coordinator *c, struct cox_function *function,
                        const struct cox_call *call,
                        const struct coxi_schedule_task *task, struct cox_future **ret);
 
+/*
+ * Several closures together, whose ids then follow one another: make each of them
+ * (_make; errors of cox_schedule; `held`: the user will hold its future), wait for room
+ * (_await; without `wait`: COX_EAGAIN), give them to the loop (_enter), and wake it
+ * without the lock (_wake, with what _enter has returned).
+ */
+int coxi_schedule_make(struct cox_coordinator *c, struct cox_function *function,
+                       const struct cox_call *call, bool held,
+                       struct coxi_closure **ret);
+int coxi_schedule_await(struct cox_coordinator *c, const struct coxi_closure *closure,
+                        bool wait) COXI_REQUIRES(c->lock);
+bool coxi_schedule_enter(struct cox_coordinator *c,
+                         struct coxi_closure *const *closures, size_t n)
+    COXI_REQUIRES(c->lock);
+void coxi_schedule_wake(struct cox_coordinator *c, bool alone);
+
+/* The user will hold the future of a closure that is not scheduled yet. */
+void coxi_schedule_hold(struct coxi_closure *closure);
+
 /* As cox_schedule before it schedules: lets the work of an older client run (COX_ENOENT:
  * it needs a function that is not loaded), and reports an error of the run. Unlocks
  * while it waits. */

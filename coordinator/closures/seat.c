@@ -35,6 +35,7 @@ void coxi_seat_free(struct coxi_seat *seat)
 {
     if (seat != NULL) {
         coxi_seat_drop_collected(seat);
+        coxi_seat_forget_all(seat);
         coxi_buffer_fini(&seat->dropped);
         coxi_buffer_fini(&seat->suspects);
         free(seat);
@@ -48,6 +49,7 @@ void coxi_seat_drop_collected(struct coxi_seat *seat)
     coxi_buffer_fini(&seat->keep);
     coxi_buffer_fini(&seat->alone);
     coxi_buffer_fini(&seat->inputs);
+    coxi_buffer_fini(&seat->rounds);
 }
 
 /* ---- how many closures it should have at hand */
@@ -88,7 +90,7 @@ size_t coxi_ahead(double average_us, double ways_us)
 
 size_t coxi_seat_load(const struct coxi_seat *seat)
 {
-    return seat->in_flight.n + seat->n_seconds;
+    return seat->in_flight.n + seat->n_seconds + seat->n_leftovers;
 }
 
 size_t coxi_seat_capacity(const struct coxi_seat *seat)
@@ -116,6 +118,46 @@ void coxi_seat_take(struct coxi_seat *seat, struct coxi_closure *closure)
 void coxi_seat_let_go(struct coxi_seat *seat, struct coxi_closure *closure)
 {
     coxi_list_remove(&seat->in_flight, closure);
+}
+
+void coxi_seat_leave(struct coxi_seat *seat, struct coxi_closure *closure)
+{
+    struct coxi_leftover *leftover = malloc(sizeof(*leftover));
+    coxi_seat_let_go(seat, closure);
+    if (leftover != NULL) { /* otherwise the worker gets its next closures too early */
+        *leftover = (struct coxi_leftover){seat->leftovers, closure->future.id,
+                                           closure->attempts.current};
+        seat->leftovers = leftover;
+        seat->n_leftovers++;
+    }
+    coxi_seat_update(seat);
+}
+
+bool coxi_seat_forget(struct coxi_seat *seat, struct coxi_closure_id closure,
+                      uint32_t attempt)
+{
+    struct coxi_leftover **link = &seat->leftovers;
+    while (*link != NULL &&
+           ((*link)->closure.n != closure.n || (*link)->attempt != attempt)) {
+        link = &(*link)->next;
+    }
+    struct coxi_leftover *found = *link;
+    if (found != NULL) {
+        *link = found->next;
+        seat->n_leftovers--;
+        free(found);
+    }
+    return found != NULL;
+}
+
+void coxi_seat_forget_all(struct coxi_seat *seat)
+{
+    while (seat->leftovers != NULL) {
+        struct coxi_leftover *leftover = seat->leftovers;
+        seat->leftovers = leftover->next;
+        free(leftover);
+    }
+    seat->n_leftovers = 0;
 }
 
 void coxi_seat_take_second(struct coxi_seat *seat)

@@ -12,6 +12,13 @@
 #include "coordinator/closures/closure.h"
 #include "coordinator/workers/worker.h"
 
+/* An attempt that its worker has, though its closure has ended without it. */
+struct coxi_leftover {
+    struct coxi_leftover *next;
+    struct coxi_closure_id closure;
+    uint32_t attempt;
+};
+
 /* Round-trip times to and from a worker. */
 struct coxi_ways {
     struct coxi_least client_us; /* from the client to the worker */
@@ -36,6 +43,8 @@ struct coxi_seat {
     struct coxi_list in_flight;  /* ASSIGNED to it, oldest first */
     struct coxi_second *seconds; /* second attempts that it has */
     size_t n_seconds;
+    struct coxi_leftover *leftovers;
+    size_t n_leftovers;
     /* struct coxi_recall_head: closures that may have run when the worker was lost
      * (losses.c) */
     struct coxi_buffer suspects;
@@ -52,6 +61,7 @@ struct coxi_seat {
     struct coxi_buffer keep;   /* closures whose results stay there */
     struct coxi_buffer alone;  /* suspects, which run alone */
     struct coxi_buffer inputs; /* the results kept there that they take */
+    struct coxi_buffer rounds; /* of each head; empty: none is in a round */
     bool is_collected;         /* in c->closures->collected */
     struct coxi_seat *next_collected;
 
@@ -70,7 +80,7 @@ void coxi_seat_free(struct coxi_seat *seat); /* takes NULL */
 /* Drops the dispatch that is being made, and frees its memory. */
 void coxi_seat_drop_collected(struct coxi_seat *seat);
 
-/* How many closures, with second attempts, the worker has; and how many it should have
+/* How many closures, with second attempts and leftovers, the worker has; and how many it should have
  * at hand. */
 size_t coxi_seat_load(const struct coxi_seat *seat);
 size_t coxi_seat_capacity(const struct coxi_seat *seat);
@@ -84,6 +94,16 @@ void coxi_seat_update(struct coxi_seat *seat);
  * sent), or removes it; the same for second attempts. */
 void coxi_seat_take(struct coxi_seat *seat, struct coxi_closure *closure);
 void coxi_seat_let_go(struct coxi_seat *seat, struct coxi_closure *closure);
+/*
+ * The closure ends without the attempt that the worker has: _leave lets it go, and notes
+ * the attempt, which keeps a slot of the worker busy. _forget: the worker has answered
+ * for it; false: it was not noted. _forget_all: the worker is lost.
+ */
+void coxi_seat_leave(struct coxi_seat *seat, struct coxi_closure *closure);
+bool coxi_seat_forget(struct coxi_seat *seat, struct coxi_closure_id closure,
+                      uint32_t attempt);
+void coxi_seat_forget_all(struct coxi_seat *seat);
+
 void coxi_seat_take_second(struct coxi_seat *seat);
 void coxi_seat_let_go_second(struct coxi_seat *seat);
 

@@ -25,6 +25,7 @@
 #include "coordinator/closures/handout.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
+#include "coordinator/closures/round.h"
 #include "coordinator/closures/seat.h"
 #include "coordinator/workers/module.h"
 
@@ -96,7 +97,12 @@ uint64_t coxi_closure_logged_bytes(const struct coxi_closure *closure)
     size_t args_len = 0;
     (void)coxi_inputs_args(closure, &args_len);
     size_t task_len = closure->task != NULL ? sizeof(*closure->task) : 0;
-    return sizeof(*closure) + args_len + task_len + closure->future.result_len;
+    size_t round_len = coxi_round_is_end(closure)
+                           ? closure->round->n * (sizeof(*closure->round->members) +
+                                                  sizeof(*closure->round->parts))
+                           : 0;
+    return sizeof(*closure) + args_len + task_len + round_len +
+           closure->future.result_len;
 }
 
 void coxi_closure_forgotten(struct coxi_closure *closure)
@@ -109,6 +115,7 @@ void coxi_closure_forgotten(struct coxi_closure *closure)
 int coxi_closure_log(struct coxi_replay_log *log, struct coxi_closure *closure,
                      const uint32_t *touched, size_t n_touched)
 {
+    bool is_end = coxi_round_is_end(closure);
     if (n_touched == 0) {
         return 0;
     }
@@ -116,7 +123,14 @@ int coxi_closure_log(struct coxi_replay_log *log, struct coxi_closure *closure,
      * moment. */
     coxi_future_ref(&closure->future);
     atomic_store(&closure->logged, true);
-    int r = coxi_replay_log_call(log, closure->future.id, closure, touched, n_touched);
+    const struct coxi_replay_entry entry = {
+        .id = closure->future.id,
+        .kind = is_end ? COXI_REPLAY_ROUND : COXI_REPLAY_CALL,
+        .state = is_end ? COXI_REPLAY_OPEN : COXI_REPLAY_DONE,
+        .to_round = coxi_round_distance(closure),
+        .call = closure,
+    };
+    int r = coxi_replay_log_call(log, &entry, touched, n_touched);
     if (r != 0) {
         coxi_closure_forgotten(closure);
     }
@@ -149,11 +163,15 @@ static void record(struct coxi_replay_log *log, struct coxi_closure *closure,
     if (closure->future.id.n > c->closures->progress.closure) {
         c->closures->progress.closure = closure->future.id.n;
     }
-    if (closure->state != COXI_CANCELLED || closure->effect.applied) {
+    bool is_late = closure->future.code == COX_ELATE;
+    if (closure->state != COXI_CANCELLED || closure->effect.applied || is_late) {
         coxi_manifest_cover(&c->closures->progress, closure->future.id.n,
                             closure->asked.cursor);
     } else {
         note_cancelled(closure);
+    }
+    if (closure->round != NULL) {
+        return; /* what is applied of a round was logged when it was decided */
     }
     if (closure->state == COXI_DONE_OK || closure->effect.applied) {
         r = coxi_closure_log(log, closure, ending->touched, ending->n_touched);
@@ -221,6 +239,9 @@ void coxi_closure_settle(struct coxi_closure *closure, const struct coxi_ending 
     if (closure->task != NULL) {
         c->closures->handouts->settled(closure);
     }
+    if (closure->round != NULL && closure->rerun == NULL) {
+        coxi_round_settled(closure);
+    }
     coxi_list_append(&c->closures->settling, closure);
 }
 
@@ -243,6 +264,7 @@ void coxi_closure_end(struct coxi_closure *closure, const struct coxi_ending *en
     bool is_left =
         closure->older.inherited && closure->attempts.last == 0 && c->phase.closing;
     if (!closure->effect.uncertain || closure->rerun != NULL ||
+        closure->round != NULL || /* only its end applies a round */
         c->phase.fatal_handled || c->phase.shutting_down || is_left) {
         coxi_closure_settle(closure, ending); /* the ps cannot or need not be asked */
         return;
@@ -269,14 +291,26 @@ void coxi_closure_cancel(struct coxi_closure *closure, const char *text)
         closure, &(struct coxi_ending){COXI_CANCELLED, COX_ECANCELLED, text, NULL, 0});
 }
 
-/* Puts a VOIDING closure at the head of the queue. */
-static void run_again(struct coxi_closure *closure)
+/* Forgets the results of an attempt that does not count. */
+static void forget_results(struct coxi_closure *closure)
 {
-    closure->future.c->closures->n_voiding--;
     free(closure->future.result);
     closure->future.result = NULL;
     closure->future.result_len = 0;
     coxi_kept_void(closure);
+}
+
+void coxi_closure_stage_again(struct coxi_closure *closure)
+{
+    forget_results(closure);
+    coxi_inputs_go_again(closure);
+}
+
+/* Puts a VOIDING closure at the head of the queue. */
+static void run_again(struct coxi_closure *closure)
+{
+    closure->future.c->closures->n_voiding--;
+    forget_results(closure);
     if (closure->attempts.cancelled) {
         coxi_closure_set(closure, COXI_QUEUED);
         coxi_closure_cancel(closure, "cancelled");
@@ -409,6 +443,15 @@ static void tell(struct cox_coordinator *c, struct coxi_closure *closure)
     coxi_future_settled(&closure->future);
     if (closure->fetches) {
         return; /* the caller that waits for it reports the error */
+    }
+    if (coxi_round_is_end(closure)) {
+        c->counts.stats.rounds += closure->state == COXI_DONE_OK;
+        c->counts.stats.rounds_failed += closure->state != COXI_DONE_OK;
+        return; /* its members report the error */
+    }
+    if (closure->future.code == COX_ELATE) {
+        c->counts.stats.late++;
+        return;
     }
     if (closure->state == COXI_DONE_OK) {
         c->counts.stats.done++;

@@ -33,6 +33,9 @@ void coxi_closure_end(struct coxi_closure *closure, const struct coxi_ending *en
 void coxi_closure_fail(struct coxi_closure *closure, int code, const char *text);
 void coxi_closure_cancel(struct coxi_closure *closure, const char *text);
 
+/* A ps has lost the commits of a STAGED closure: puts it at the head of the queue. */
+void coxi_closure_stage_again(struct coxi_closure *closure);
+
 /* The ps were asked about a closure that we believed done, and it is not done: puts it
  * at the head of the queue again. */
 void coxi_closure_run_again(struct coxi_closure *closure);

@@ -15,6 +15,7 @@
 #include "coordinator/closures/futures.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
+#include "coordinator/closures/round.h"
 #include "coordinator/closures/settle.h"
 #include "coordinator/closures/stragglers.h"
 #include "coordinator/variables/load.h"
@@ -25,7 +26,9 @@
 
 enum {
     BATCH_MAX = 1 << 16, /* closures replayed at a time */
-    RUNS_MS = 1000,      /* a step that has run for longer counts as busy, not stuck */
+    /* ids between two watermarks that restored ps are told: a fraction of COXI_WINDOW */
+    TELL_STEP = 1 << 15,
+    RUNS_MS = 1000, /* a step that has run for longer counts as busy, not stuck */
 };
 
 /* ---- the items to replay */
@@ -34,7 +37,7 @@ struct item {
     struct coxi_closure_id id;
     uint64_t position; /* no later item has a lower id */
     enum coxi_replay_kind kind;
-    struct coxi_closure *call; /* a reference */
+    struct coxi_closure *call; /* a reference; of a round: its end */
     const struct coxi_variable *created;
     struct coxi_replay_update *update; /* a copy */
     struct coxi_loading *loading;      /* a reference */
@@ -62,8 +65,9 @@ static void items_fini(struct items *items)
     free(items->items);
 }
 
-/* True if the ps has the entry already. A creation is always repeated: it does no harm
- * if the variable exists, and a restore may lack one that was still being created. */
+/* True if the ps has the entry already; `id`: coxi_replay_applied_as. A creation is
+ * always repeated: it does no harm if the variable exists, and a restore may lack one
+ * that was still being created. */
 static bool has_been_done(const struct coxi_recovery_server *server,
                           enum coxi_replay_kind kind, struct coxi_closure_id id)
 {
@@ -78,11 +82,12 @@ static bool is_owed(const struct coxi_recovery *rec, uint32_t p,
 {
     const struct coxi_recovery_server *server = &rec->servers[p];
     if (!rec->set->states[p].owed || entry->state == COXI_REPLAY_HELD ||
-        has_been_done(server, entry->kind, entry->id)) {
+        has_been_done(server, entry->kind, coxi_replay_applied_as(entry))) {
         return false;
     }
     switch (entry->kind) {
     case COXI_REPLAY_CALL:
+    case COXI_REPLAY_ROUND:
         return coxi_replay_touched(entry, p);
     case COXI_REPLAY_CREATE:
         return coxi_recovery_is_part(entry->created, p);
@@ -109,7 +114,7 @@ static int keep_item(struct items *items, const struct coxi_replay_entry *entry)
         items->items = more;
         items->capacity = capacity;
     }
-    if (entry->kind == COXI_REPLAY_CALL) {
+    if (entry->kind == COXI_REPLAY_CALL || entry->kind == COXI_REPLAY_ROUND) {
         item.call = entry->call;
         coxi_future_ref(&item.call->future);
     } else if (entry->kind == COXI_REPLAY_CREATE) {
@@ -354,6 +359,9 @@ void coxi_recovery_replayed(struct coxi_closure *closure)
     }
     (void)coxi_window_take(&rec->c->closures->replays, closure->future.id.n);
     closure->rerun->of->attempts.last = closure->attempts.last;
+    if (closure->round != NULL && closure->state == COXI_DONE_OK) {
+        coxi_round_replayed(closure, closure->attempts.current);
+    }
     rec->n_redone += closure->state == COXI_DONE_OK;
     if (closure->state != COXI_DONE_OK && !closure->rerun->abandoned &&
         !c->phase.closing) {
@@ -446,6 +454,11 @@ static int update_on(struct coxi_recovery *rec, uint32_t p, const struct item *i
 /* Does an item again on ps p, if that ps has a part of the variable. */
 static int redo_on(struct coxi_recovery *rec, uint32_t p, const struct item *item)
 {
+    if (item->kind == COXI_REPLAY_ROUND) {
+        return coxi_round_is_on(item->call, p)
+                   ? coxi_round_repeat(rec->c, item->call, p)
+                   : 0;
+    }
     if (item->kind == COXI_REPLAY_LOAD) {
         return coxi_loading_is_part(item->loading, p)
                    ? coxi_loading_repeat(rec->c, item->loading, item->id, p)
@@ -537,9 +550,13 @@ static size_t batch_length(struct coxi_recovery *rec, const struct item *items,
 static int replay_items(struct coxi_recovery *rec, const struct items *items)
 {
     int r = 0;
+    uint64_t told = 0;
     for (size_t i = 0; r == 0 && i < items->n;) {
         struct batch batch = {.items = &items->items[i]};
-        r = done_before(rec, items, items->items[i].position);
+        if (batch.items->position - told >= TELL_STEP || told == 0) {
+            told = batch.items->position;
+            r = done_before(rec, items, told);
+        }
         if (r != 0) {
             break;
         }

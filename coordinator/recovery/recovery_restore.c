@@ -118,19 +118,19 @@ struct filling {
     struct coxi_chain chain;
     uint32_t n_entries;
     uint64_t number; /* of this restore */
-    struct coxi_round round;
-    struct coxi_round_call *calls;
+    struct coxi_ps_round round;
+    struct coxi_ps_round_call *calls;
     size_t n;
 };
 
 static void ask(struct filling *filling, struct coxi_recovery_target *target,
                 const struct coxi_message *message)
 {
-    struct coxi_round_call *call = &filling->calls[filling->n++];
+    struct coxi_ps_round_call *call = &filling->calls[filling->n++];
     call->expect = COXI_STATUS;
     call->arg = target;
     call->request.timeout_ms = filling->rec->c->options.ps_recovery_ms;
-    coxi_round_add(&filling->round, target->psc, message, call);
+    coxi_ps_round_add(&filling->round, target->psc, message, call);
 }
 
 /* Variable `i` if the checkpoint has a part of it for ps `ps`; otherwise NULL. Lives
@@ -239,12 +239,12 @@ int coxi_recovery_fill(struct coxi_recovery *rec, struct coxi_recovery_target *t
     if (r != 0) {
         return r;
     }
-    coxi_round_begin(&filling.round);
+    coxi_ps_round_begin(&filling.round);
     for (size_t i = 0; i < n; i++) {
         ask_to_create(&filling, &targets[i]);
         ask_to_restore(&filling, &targets[i]);
     }
-    r = coxi_round_end(&filling.round);
+    r = coxi_ps_round_end(&filling.round);
     for (size_t i = 0; i < filling.n; i++) {
         struct coxi_recovery_target *target = filling.calls[i].arg;
         target->code = target->code == 0 ? filling.calls[i].code : target->code;
@@ -288,22 +288,22 @@ static int note_bar(void *arg, const struct coxi_replay_entry *entry)
 static int bar(struct coxi_recovery *rec, struct coxi_psc *psc, uint64_t watermark)
 {
     struct bars bars = {.watermark = watermark};
-    struct coxi_round round;
+    struct coxi_ps_round round;
     int r = coxi_replay_log_each(rec->c->replay_log, note_bar, &bars);
-    struct coxi_round_call *calls = calloc(bars.n + 1, sizeof(*calls));
+    struct coxi_ps_round_call *calls = calloc(bars.n + 1, sizeof(*calls));
     if (r == 0 && calls == NULL) {
         r = coxi_error_memory("closures that must not apply");
     }
     if (r == 0) {
-        coxi_round_begin(&round);
+        coxi_ps_round_begin(&round);
         for (size_t i = 0; i < bars.n; i++) {
             struct coxi_message message = {.kind = COXI_VOID};
             message.void_ = (struct coxi_void){rec->c->session, bars.ids[i], UINT32_MAX,
                                                coxi_psc_incarnation(psc)};
             calls[i].expect = COXI_VOIDED;
-            coxi_round_add(&round, psc, &message, &calls[i]);
+            coxi_ps_round_add(&round, psc, &message, &calls[i]);
         }
-        r = coxi_round_end(&round);
+        r = coxi_ps_round_end(&round);
     }
     free(calls);
     free(bars.ids);

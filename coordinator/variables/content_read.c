@@ -173,29 +173,29 @@ static void take_counts(void *arg, const struct coxi_message *answer)
 
 struct counting {
     const struct coxi_count *count;
-    struct coxi_round_call *calls; /* by ps, as `counts` */
+    struct coxi_ps_round_call *calls; /* by ps, as `counts` */
     struct coxi_counts *counts;
 };
 
 static int count_once(struct cox_coordinator *c, void *arg)
 {
     const struct counting *counting = arg;
-    struct coxi_round round;
+    struct coxi_ps_round round;
     struct coxi_message message = {.kind = COXI_COUNT, .count = *counting->count};
-    coxi_round_begin(&round);
+    coxi_ps_round_begin(&round);
     for (uint32_t p = 0; p < c->ps.n; p++) {
-        counting->calls[p] = (struct coxi_round_call){
+        counting->calls[p] = (struct coxi_ps_round_call){
             .expect = COXI_COUNTS, .take = take_counts, .arg = &counting->counts[p]};
-        coxi_round_add(&round, c->ps.clients[p], &message, &counting->calls[p]);
+        coxi_ps_round_add(&round, c->ps.clients[p], &message, &counting->calls[p]);
     }
-    return coxi_round_end(&round);
+    return coxi_ps_round_end(&round);
 }
 
 int coxi_content_counts(struct cox_coordinator *c, const struct coxi_count *count,
                         void (*add)(void *arg, const struct coxi_counts *counts),
                         void *arg)
 {
-    struct coxi_round_call *calls = calloc(c->ps.n, sizeof(*calls));
+    struct coxi_ps_round_call *calls = calloc(c->ps.n, sizeof(*calls));
     struct coxi_counts *counts = calloc(c->ps.n, sizeof(*counts));
     int r = calls == NULL || counts == NULL
                 ? coxi_error_memory("counters")

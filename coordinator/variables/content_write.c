@@ -26,7 +26,7 @@
 /* The part of a write that goes to one ps: the rows that are in its shard. A rate goes
  * to each ps as a whole. */
 struct part {
-    struct coxi_round_call call;
+    struct coxi_ps_round_call call;
     uint32_t ps;
     uint64_t begin;
     uint64_t count;
@@ -78,8 +78,8 @@ static int commit_parts(struct cox_coordinator *c, const struct coxi_variable *v
                         const uint64_t *incarnations, const void *data)
 {
     static const uint64_t zeros = 0;
-    struct coxi_round round;
-    coxi_round_begin(&round);
+    struct coxi_ps_round round;
+    coxi_ps_round_begin(&round);
     for (size_t i = 0; i < n; i++) {
         struct part *part = &parts[i];
         size_t bytes = part->bytes;
@@ -104,9 +104,9 @@ static int commit_parts(struct cox_coordinator *c, const struct coxi_variable *v
         part->call.request.payload = part->payload;
         part->call.request.n_payload = 2;
         part->call.expect = COXI_COMMITTED;
-        coxi_round_add(&round, ps, &message, &part->call);
+        coxi_ps_round_add(&round, ps, &message, &part->call);
     }
-    return coxi_round_end(&round);
+    return coxi_ps_round_end(&round);
 }
 
 /* ---- a write that has failed on some ps */
@@ -128,19 +128,19 @@ static void take_voided(void *arg, const struct coxi_message *answer)
 static int ask_parts(struct cox_coordinator *c, struct coxi_closure_id closure,
                      struct part *parts, size_t n)
 {
-    struct coxi_round round;
+    struct coxi_ps_round round;
     struct coxi_message message = {.kind = COXI_VOID};
     message.void_ = (struct coxi_void){
         .session = c->session, .closure = closure.n, .attempt = UINT32_MAX};
-    coxi_round_begin(&round);
+    coxi_ps_round_begin(&round);
     for (size_t i = 0; i < n; i++) {
         struct coxi_psc *ps = c->ps.clients[parts[i].ps];
         message.void_.incarnation = coxi_psc_incarnation(ps);
-        parts[i].call = (struct coxi_round_call){
+        parts[i].call = (struct coxi_ps_round_call){
             .expect = COXI_VOIDED, .take = take_voided, .arg = &parts[i]};
-        coxi_round_add(&round, ps, &message, &parts[i].call);
+        coxi_ps_round_add(&round, ps, &message, &parts[i].call);
     }
-    (void)coxi_round_end(&round);
+    (void)coxi_ps_round_end(&round);
     int r = 0;
     for (size_t i = 0; i < n; i++) {
         int code = parts[i].call.code;

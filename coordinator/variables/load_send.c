@@ -136,7 +136,7 @@ static uint64_t piece_rows(const struct coxi_load_source *source)
 /* ---- waves of pieces */
 
 struct piece {
-    struct coxi_round_call call;
+    struct coxi_ps_round_call call;
     uint32_t ps;
     uint8_t *bytes; /* of a dense variable */
     struct iovec payload[2 * COXI_LOAD_ARRAYS_MAX];
@@ -149,7 +149,7 @@ struct collected {
 };
 
 struct wave {
-    struct coxi_round round;
+    struct coxi_ps_round round;
     bool under_way;
     struct piece *pieces;
     size_t n_pieces;
@@ -183,7 +183,7 @@ static int sender_init(struct sender *s, const struct coxi_load_target *target)
 /* Waits for the pieces of a wave; the wave is empty then. */
 static int wave_end(struct sender *s, struct wave *wave)
 {
-    int r = wave->under_way ? coxi_round_end(&wave->round) : 0;
+    int r = wave->under_way ? coxi_ps_round_end(&wave->round) : 0;
     s->bytes += r == 0 ? wave->bytes : 0;
     for (size_t i = 0; wave->under_way && i < wave->n_pieces; i++) {
         if (s->target->took != NULL && wave->pieces[i].call.code == 0) {
@@ -256,7 +256,7 @@ static void put(struct piece *piece, const uint8_t *data, size_t bytes)
 static struct piece *new_piece(struct sender *s)
 {
     struct piece *piece = &s->wave->pieces[s->wave->n_pieces++];
-    piece->call = (struct coxi_round_call){.expect = COXI_STATUS};
+    piece->call = (struct coxi_ps_round_call){.expect = COXI_STATUS};
     piece->call.request.payload = piece->payload;
     return piece;
 }
@@ -270,14 +270,14 @@ static void send_piece(struct sender *s, uint32_t ps, struct piece *piece,
     message.load.incarnation = s->target->incarnations[ps];
     message.load.closure = s->target->closure.n;
     if (!s->wave->under_way) {
-        coxi_round_begin(&s->wave->round);
+        coxi_ps_round_begin(&s->wave->round);
         s->wave->under_way = true;
     }
     for (size_t i = 0; i < piece->call.request.n_payload; i++) {
         s->wave->bytes += piece->payload[i].iov_len;
     }
     piece->ps = ps;
-    coxi_round_add(&s->wave->round, c->ps.clients[ps], &message, &piece->call);
+    coxi_ps_round_add(&s->wave->round, c->ps.clients[ps], &message, &piece->call);
 }
 
 static struct coxi_load header(const struct coxi_variable *to,

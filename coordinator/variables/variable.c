@@ -38,8 +38,8 @@ static int create_parts(struct cox_coordinator *c, const struct coxi_variable *v
 {
     bool is_table = variable->kind == COXI_KIND_TABLE;
     size_t n = is_table ? c->ps.n : variable->n_shards;
-    struct coxi_round_call *calls = calloc(n, sizeof(*calls));
-    struct coxi_round round;
+    struct coxi_ps_round_call *calls = calloc(n, sizeof(*calls));
+    struct coxi_ps_round round;
     if (calls == NULL) {
         return coxi_error_memory("a variable");
     }
@@ -47,14 +47,14 @@ static int create_parts(struct cox_coordinator *c, const struct coxi_variable *v
     message.create.session = c->session;
     message.create.closure = closure.n;
     message.create.variable = *variable;
-    coxi_round_begin(&round);
+    coxi_ps_round_begin(&round);
     for (size_t i = 0; i < n; i++) {
         uint32_t ps = is_table ? (uint32_t)i : (uint32_t)variable->shards[i].ps;
         message.create.incarnation = incarnations[ps];
         calls[i].expect = COXI_STATUS;
-        coxi_round_add(&round, c->ps.clients[ps], &message, &calls[i]);
+        coxi_ps_round_add(&round, c->ps.clients[ps], &message, &calls[i]);
     }
-    int r = coxi_round_end(&round);
+    int r = coxi_ps_round_end(&round);
     free(calls);
     return r;
 }

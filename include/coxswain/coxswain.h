@@ -55,6 +55,7 @@
 #include "coxswain/module.h"
 #include "coxswain/options.h"
 #include "coxswain/reader.h"
+#include "coxswain/round.h"
 #include "coxswain/staleness.h"
 #include "coxswain/types.h"
 #include "coxswain/variable.h"
@@ -512,6 +513,9 @@ struct cox_stats {
     /* Numbers that were sent to pulls as infinite: too large for the wire_dtype, or
      * infinite before */
     uint64_t pulled_infinite;
+    uint64_t rounds;        /* applied (round.h) */
+    uint64_t rounds_failed; /* failed or cancelled */
+    uint64_t late;          /* closures without which their round was complete */
 };
 #define COX_STATS_INIT COX_INIT(cox_stats)
 

@@ -150,6 +150,7 @@ struct cox_step_api {
     void (*rate_step)(struct cox_step *, uint64_t s);
     int (*loss_scale)(struct cox_step *, struct cox_variable *scale, float *ret);
     int (*batch)(struct cox_step *, struct cox_batch *ret);
+    int (*weight)(struct cox_step *, double weight);
 };
 
 /* The handle of a running step; everything but `api` belongs to the worker. */
@@ -594,4 +595,6 @@ static inline int cox_step_resource(struct cox_step *step, const char *name, voi
 #ifdef __cplusplus
 }
 #endif
+
+#include "coxswain/step_round.h"
 #endif

@@ -57,7 +57,8 @@ extern "C" {
     X(-32, ERESOURCE, "a resource of the worker could not be made")                    \
     X(-33, ENONFINITE, "a gradient or a pulled number is not finite")                  \
     X(-34, EREPLAY, "what was done could not be done again")                           \
-    X(-35, EDENIED, "denied: not of this run, or not allowed there")
+    X(-35, EDENIED, "denied: not of this run, or not allowed there")                   \
+    X(-36, ELATE, "its round was complete without it")
 
 enum cox_error_code {
 #define COX_ERROR_ENUM(number, name, text) COX_##name = (number),

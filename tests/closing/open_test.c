@@ -1,6 +1,6 @@
 /*
  * Opening ends within its deadline and 2 s, no matter which daemon is missing, and
- * leaves nothing behind. Calls of coxi_round_add and coxi_psc_call go through this
+ * leaves nothing behind. Calls of coxi_ps_round_add and coxi_psc_call go through this
  * file (ld --wrap).
  */
 #include <errno.h>
@@ -181,19 +181,19 @@ int __wrap_coxi_psc_call(struct coxi_psc *psc, const struct coxi_message *messag
     return __real_coxi_psc_call(psc, message, request, expect, take, arg);
 }
 
-void __real_coxi_round_add(struct coxi_round *round, struct coxi_psc *psc,
-                           const struct coxi_message *message,
-                           struct coxi_round_call *call);
-void __wrap_coxi_round_add(struct coxi_round *round, struct coxi_psc *psc,
-                           const struct coxi_message *message,
-                           struct coxi_round_call *call);
+void __real_coxi_ps_round_add(struct coxi_ps_round *round, struct coxi_psc *psc,
+                              const struct coxi_message *message,
+                              struct coxi_ps_round_call *call);
+void __wrap_coxi_ps_round_add(struct coxi_ps_round *round, struct coxi_psc *psc,
+                              const struct coxi_message *message,
+                              struct coxi_ps_round_call *call);
 
-void __wrap_coxi_round_add(struct coxi_round *round, struct coxi_psc *psc,
-                           const struct coxi_message *message,
-                           struct coxi_round_call *call)
+void __wrap_coxi_ps_round_add(struct coxi_ps_round *round, struct coxi_psc *psc,
+                              const struct coxi_message *message,
+                              struct coxi_ps_round_call *call)
 {
     stop_before(message);
-    __real_coxi_round_add(round, psc, message, call);
+    __real_coxi_ps_round_add(round, psc, message, call);
 }
 
 /* Saves the checkpoint from which the next client resumes. */

@@ -343,25 +343,25 @@ TEST(a_round_says_of_each_call_how_it_has_ended)
     enum { N = 3 };
     struct fake_ps ps;
     struct client client;
-    struct coxi_round round;
+    struct coxi_ps_round round;
     struct coxi_message count = {.kind = COXI_COUNT};
-    struct coxi_round_call calls[N] = {{.expect = COXI_COUNTS},
-                                       {.expect = COXI_STATUS},
-                                       {.expect = COXI_COUNTS, .code = 1}};
+    struct coxi_ps_round_call calls[N] = {{.expect = COXI_COUNTS},
+                                          {.expect = COXI_STATUS},
+                                          {.expect = COXI_COUNTS, .code = 1}};
     fake_ps_start(&ps, NULL, 1);
     client_open_to(&client, &ps);
-    coxi_round_begin(&round);
+    coxi_ps_round_begin(&round);
     for (int i = 0; i < N; i++) {
-        coxi_round_add(&round, client.psc, &count, &calls[i]);
+        coxi_ps_round_add(&round, client.psc, &count, &calls[i]);
     }
-    assert_code(COX_EPROTO, coxi_round_end(&round));
+    assert_code(COX_EPROTO, coxi_ps_round_end(&round));
     assert_int_equal(0, calls[0].code);
     assert_int_equal(COX_EPROTO, calls[1].code);
     assert_int_equal(0, calls[2].code);
     coxi_psc_give_up(client.psc, "for good");
-    coxi_round_begin(&round);
-    coxi_round_add(&round, client.psc, &count, &calls[0]);
-    assert_code(COX_EPSLOST, coxi_round_end(&round));
+    coxi_ps_round_begin(&round);
+    coxi_ps_round_add(&round, client.psc, &count, &calls[0]);
+    assert_code(COX_EPSLOST, coxi_ps_round_end(&round));
     assert_int_equal(COX_EPSLOST, calls[0].code);
     client_close(&client);
     fake_ps_stop(&ps);

@@ -25,6 +25,8 @@ static const struct coxi_ps_address servers[] = {{"tcp://10.0.0.1:7000", 0xaaaa,
 static const struct coxi_closure_head heads[] = {{101, 1, 2, 3, 40, 5},
                                                  {102, 6, 7, 8, 90, 10}};
 static const uint32_t numbers[] = {0, 1};
+static const uint64_t rounds[] = {0, 103};
+static const float weights[] = {1, 0.25F};
 static const struct coxi_kept_input kept_inputs[] = {{0, 2, 61, "x", "gradient"},
                                                      {1, 0, 62, "", ""}};
 static const struct coxi_done_head done_heads[] = {{201, 1, 0, 0, 3, 16, 1234},
@@ -118,9 +120,10 @@ static const struct coxi_message samples[] = {
     [COXI_MODULE_LOADED] = {.status = {.code = -16, .message = "no steps", .id = 6}},
     [COXI_DISPATCH] = {.dispatch = {heads, LEN(heads), 5, numbers, LEN(numbers),
                                     kept_inputs, LEN(kept_inputs), NULL, 71, numbers, 1,
-                                    78}},
+                                    78, rounds}},
     [COXI_RECALL] = {.recall = {recalled, LEN(recalled), true, true, 1000}},
-    [COXI_DONE] = {.done = {done_heads, LEN(done_heads), numbers + 1, 1, 72, 73, 74}},
+    [COXI_DONE] = {.done = {done_heads, LEN(done_heads), numbers + 1, 1, 72, 73, 74,
+                            weights}},
     [COXI_VOID] = {.void_ = {SESSION, 49, 3, 61}},
     [COXI_VOIDED] = {.voided = {-21, "fenced", voided, LEN(voided), touched,
                                 LEN(touched)}},
@@ -394,6 +397,8 @@ static void same_dispatch(message *a, message *b)
     assert_int_equal(a->dispatch.grace_ms, b->dispatch.grace_ms);
     assert_int_equal(a->dispatch.sent_us, b->dispatch.sent_us);
     assert_int_equal(a->dispatch.first, b->dispatch.first);
+    ASSERT_SAME_ARRAY(a->dispatch.rounds, a->dispatch.n_closures, b->dispatch.rounds,
+                      b->dispatch.n_closures);
     ASSERT_SAME_ARRAY(a->dispatch.closures, a->dispatch.n_closures,
                       b->dispatch.closures, b->dispatch.n_closures);
     ASSERT_SAME_ARRAY(a->dispatch.keep, a->dispatch.n_keep, b->dispatch.keep,
@@ -427,6 +432,8 @@ static void same_done(message *a, message *b)
     ASSERT_SAME_ARRAY(a->done.closures, a->done.n_closures, b->done.closures,
                       b->done.n_closures);
     ASSERT_SAME_ARRAY(a->done.kept, a->done.n_kept, b->done.kept, b->done.n_kept);
+    ASSERT_SAME_ARRAY(a->done.weights, a->done.n_closures, b->done.weights,
+                      b->done.n_closures);
     assert_int_equal(a->done.echo_us, b->done.echo_us);
     assert_int_equal(a->done.held_us, b->done.held_us);
     assert_int_equal(a->done.commit_us, b->done.commit_us);

@@ -79,6 +79,9 @@ static bool read_dispatch(const struct coxi_dispatch *m, struct coxi_dispatch *r
     *ret_sum += read_array(m->closures, m->n_closures, sizeof(m->closures[0]), 8) +
                 read_numbers(m->keep, m->n_keep, m->n_closures) +
                 read_numbers(m->alone, m->n_alone, m->n_closures);
+    if (m->rounds != NULL) {
+        *ret_sum += read_array(m->rounds, m->n_closures, sizeof(m->rounds[0]), 8);
+    }
     return m->n_inputs <= MAX;
 }
 
@@ -99,7 +102,11 @@ static uint64_t read_closures(const struct coxi_message *m)
     if (m->kind == COXI_DONE) {
         return read_array(m->done.closures, m->done.n_closures,
                           sizeof(m->done.closures[0]), 8) +
-               read_numbers(m->done.kept, m->done.n_kept, m->done.n_closures);
+               read_numbers(m->done.kept, m->done.n_kept, m->done.n_closures) +
+               (m->done.weights != NULL
+                    ? read_array(m->done.weights, m->done.n_closures,
+                                 sizeof(m->done.weights[0]), 4)
+                    : 0);
     }
     if (m->kind == COXI_RECALL || m->kind == COXI_RESULT_DROP) {
         return read_array(m->recall.closures, m->recall.n_closures,

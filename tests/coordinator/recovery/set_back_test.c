@@ -1,6 +1,6 @@
 /*
  * A client that resumes sets the ps back to the checkpoint, and loses one of them
- * meanwhile. Calls of coxi_recovery_fill, and of coxi_round_add, which sends its
+ * meanwhile. Calls of coxi_recovery_fill, and of coxi_ps_round_add, which sends its
  * requests, go through this file (ld --wrap).
  */
 #include <stdatomic.h>
@@ -31,7 +31,7 @@ int __wrap_coxi_recovery_fill(struct coxi_recovery *rec,
     return __real_coxi_recovery_fill(rec, targets, n);
 }
 
-__typeof__(coxi_round_add) __real_coxi_round_add, __wrap_coxi_round_add;
+__typeof__(coxi_ps_round_add) __real_coxi_ps_round_add, __wrap_coxi_ps_round_add;
 
 /* A ps restores in the order of requests, and ignores a repeated one. So when a
  * repeated request for the first file is answered, that file was loaded. */
@@ -44,16 +44,16 @@ static void await_first_file(struct coxi_psc *psc, const struct coxi_message *se
 }
 
 /* Cuts the connection to ps 0 between two files of the chain. */
-void __wrap_coxi_round_add(struct coxi_round *round, struct coxi_psc *psc,
-                           const struct coxi_message *message,
-                           struct coxi_round_call *call)
+void __wrap_coxi_ps_round_add(struct coxi_ps_round *round, struct coxi_psc *psc,
+                              const struct coxi_message *message,
+                              struct coxi_ps_round_call *call)
 {
     if (message->kind == COXI_RESTORE && message->restore.at == 1 &&
         coxi_psc_index(psc) == 0 && atomic_exchange(&cuts_chain, false)) {
         await_first_file(psc, message);
         inside_cut_off(opening, 0);
     }
-    __real_coxi_round_add(round, psc, message, call);
+    __real_coxi_ps_round_add(round, psc, message, call);
 }
 
 static void open_counting(struct crew *crew, struct cox_variable *counters[N_PS])

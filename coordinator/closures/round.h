@@ -1,0 +1,198 @@
+/*
+ * Rounds (coxswain/round.h). The members of a round are closures whose commits wait on
+ * the ps. The end of a round is a closure, too: it has the id above theirs, and runs at
+ * the client, which sends it to the ps. So the ids of a round follow one another, and in
+ * a replay or a backlog a round is what lies between two ids.
+ *
+ *   members   QUEUED, ASSIGNED -> STAGED: all commits of an attempt wait on the ps
+ *             STAGED -> QUEUED: a ps has lost what waited, before the round was decided
+ *             STAGED -> DONE: the round is applied
+ *   the end   WAITING, until enough members are staged: then the round is decided, that
+ *             is, which attempts count. No other decision is ever made for it
+ *             -> VOIDING: its end is sent to every ps that a counted member has touched,
+ *             and again after a recovery, until all have it -> DONE
+ *
+ * Nothing of a round is applied before it is decided. So its members need no voiding: an
+ * attempt that the end does not name has no effect, whenever it commits.
+ *
+ *   round.c         life; who is told of what
+ *   round_order.c   which rounds wait for others
+ *   round_decide.c  which members are staged; deciding, failing
+ *   round_end.c     the end on its way to the ps, and in a replay
+ *   rounds.c        sequences of rounds, scheduling them
+ *
+ * Loop, unless noted otherwise.
+ */
+#ifndef COXI_COORDINATOR_CLOSURES_ROUND_H
+#define COXI_COORDINATOR_CLOSURES_ROUND_H
+
+#include "coordinator/closures/closure.h"
+#include "coxswain/round.h"
+#include "schema/wire.h"
+
+struct coxi_round_sending; /* round_end.c */
+
+enum coxi_member_state {
+    COXI_MEMBER_OPEN,
+    COXI_MEMBER_STAGED,
+    COXI_MEMBER_OUT, /* it does not count, and never will */
+};
+
+struct coxi_member {
+    /* NULL: it is settled; or an older client had settled it */
+    struct coxi_closure *closure;
+    uint32_t attempt;  /* STAGED: the attempt whose commits wait */
+    uint32_t replayed; /* the last attempt that recovery has run again; 0: none */
+    float weight;
+    uint8_t state; /* enum coxi_member_state */
+};
+
+struct coxi_round {
+    struct cox_rounds *rounds; /* its sequence */
+    uint64_t number;           /* in the sequence, from 0 on */
+    struct coxi_closure *end;  /* owns the round; members have references to it */
+    uint64_t first;            /* id of the first member; the end has first + n */
+    uint32_t n;
+    uint32_t needed; /* members with which it is complete */
+    bool mean;       /* otherwise the sum of the gradients */
+
+    struct coxi_round *next; /* open rounds of the sequence, oldest first */
+    struct coxi_round *prev;
+    struct coxi_round *next_due; /* in c->closures->rounds.due */
+    bool is_due;
+    bool listed;  /* the loop knows it */
+    bool waits;   /* its members wait for earlier rounds */
+    bool decided; /* `parts` says which members count */
+    bool sent;    /* the end is on its way, or was */
+    bool over;
+    uint32_t n_staged;
+    uint32_t n_out;
+    struct coxi_round_sending *sending; /* requests to ps under way */
+    bool refused;      /* every ps has refused the end; its future has the reason */
+    uint64_t *touched; /* n_words for each member, then for the whole round */
+    uint64_t *acked;   /* the ps that have the end */
+    uint32_t n_words;
+    struct coxi_round_part *parts; /* n */
+    struct coxi_member members[];
+};
+
+/* A sequence of rounds. */
+struct cox_rounds {
+    struct cox_coordinator *c;
+    struct cox_rounds *next; /* in c->closures->rounds.sequences; guarded by c->lock */
+    uint32_t id;             /* among those of the run */
+    bool inherited;          /* an older client has left its rounds */
+    struct cox_rounds_spec spec;
+    uint64_t n_scheduled; /* guarded by c->lock */
+
+    /* ---- the loop's own: open rounds, oldest first */
+    struct coxi_round *first;
+    struct coxi_round *last;
+};
+
+/* ---- life */
+
+/*
+ * Makes a round of n members, with its end, which has no id yet and one reference.
+ * COX_ENOMEM. Any thread.
+ */
+int coxi_round_new(struct cox_rounds *rounds, uint32_t n, uint32_t needed,
+                   struct coxi_round **ret);
+
+/* Makes a closure a member; it gets a reference to the end. Any thread, before both are
+ * scheduled. */
+void coxi_round_join(struct coxi_round *round, struct coxi_closure *closure);
+
+/* A closure of the round is freed: a member (returns the end if that was the last
+ * reference to it), or the end (frees the round). */
+struct coxi_closure *coxi_round_leave(struct coxi_closure *closure);
+
+static inline struct coxi_member *coxi_round_member(const struct coxi_closure *closure)
+{
+    struct coxi_round *round = closure->round;
+    return &round->members[closure->future.id.n - round->first];
+}
+
+static inline bool coxi_round_is_end(const struct coxi_closure *closure)
+{
+    return closure->round != NULL && closure->round->end == closure;
+}
+
+/* The id of the round in which a closure counts; n 0: it is in none. */
+static inline struct coxi_closure_id coxi_round_of(const struct coxi_closure *closure)
+{
+    bool is_member = closure->round != NULL && closure->round->end != closure;
+    return is_member ? closure->round->end->future.id : coxi_closure_id(0);
+}
+
+/* How far the id of that round is above the closure's own; 0: it is in none. */
+static inline uint32_t coxi_round_distance(const struct coxi_closure *closure)
+{
+    uint64_t round = coxi_round_of(closure).n;
+    return round != 0 ? (uint32_t)(round - closure->future.id.n) : 0;
+}
+
+/* ---- the order of rounds (round_order.c) */
+
+/*
+ * A closure of a round was taken in, or left by an older client and may run now. True:
+ * it stays WAITING, in c->closures->waiting, because it is an end, or waits for earlier
+ * rounds.
+ */
+bool coxi_round_holds(struct coxi_closure *closure);
+
+/* The round is over: others may begin. */
+void coxi_round_unlist(struct coxi_round *round);
+
+/* ---- the members */
+
+/* An attempt of a member is done: it is STAGED. `touched`: the ps that its commits wait
+ * on. */
+void coxi_round_stage(struct coxi_closure *closure, uint32_t attempt, float weight,
+                      const uint32_t *touched, size_t n_touched);
+
+/* A member or an end is settled. */
+void coxi_round_settled(struct coxi_closure *closure);
+
+/* Looks at the rounds for which something has changed: decides, ends and fails them. */
+void coxi_rounds_turn(struct cox_coordinator *c);
+
+/* Lists the round for the next coxi_rounds_turn; true if any is listed. */
+void coxi_round_be_due(struct coxi_round *round);
+bool coxi_rounds_are_due(const struct cox_coordinator *c);
+
+/* ---- its end (round_end.c) */
+
+/* Sends the end to the ps that lack it. When all have answered, the round is due.
+ * COX_ENOMEM. */
+int coxi_round_send(struct coxi_round *round);
+
+/* True if some request is under way; if every ps has the end. */
+bool coxi_round_is_sending(const struct coxi_round *round);
+bool coxi_round_is_acked(const struct coxi_round *round);
+
+/*
+ * For recovery: _replayed: a member was run again for ps that have come back (loop).
+ * _is_on: members that count have touched ps p. _repeat: ends the round on ps p, where
+ * these wait again (not on the loop; COX_EPSLOST, and errors of the ps).
+ */
+void coxi_round_replayed(const struct coxi_closure *closure, uint32_t attempt);
+bool coxi_round_is_on(const struct coxi_closure *end, uint32_t p);
+int coxi_round_repeat(struct cox_coordinator *c, const struct coxi_closure *end,
+                      uint32_t p);
+
+/* ---- sequences (rounds.c) */
+
+/* The sequence with that id, which an older client has left; made if it is new.
+ * COX_ENOMEM. Any thread. */
+int coxi_rounds_inherit(struct cox_coordinator *c, uint32_t id,
+                        const struct cox_rounds_spec *spec, struct cox_rounds **ret);
+
+/* Frees all sequences, when no future is left. */
+void coxi_rounds_free_all(struct coxi_rounds_state *state);
+
+/* Raises an id to the end of the open round in which it lies: a backlog has whole
+ * rounds. Loop. */
+uint64_t coxi_rounds_whole(const struct cox_coordinator *c, uint64_t id);
+
+#endif

@@ -1,0 +1,271 @@
+/*
+ * See round.h: the end of a round on its way to the ps. It is sent to each ps that a
+ * counted member has touched, until all have it. A ps that has it already says that it
+ * is a duplicate. If a ps is lost meanwhile, recovery gives it the end, with the members
+ * before it; after that it is sent again to all that have not answered.
+ *
+ * A ps may refuse the end, because it has no memory for the sums, say. If all refuse it,
+ * the round fails, and leaves no trace. If only some do, the round would be applied in
+ * part: the run ends, and the next client begins at a checkpoint.
+ *
+ * Threads: loop; answers come on threads of the ps clients.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "coordinator/base/alive.h"
+#include "coordinator/base/ps_set.h"
+#include "coordinator/closures/round.h"
+#include "net/ps_client.h"
+
+struct answer {
+    struct coxi_psc_request request; /* must be the first member */
+    struct coxi_round_sending *sending;
+    struct iovec payload;
+    bool sent;
+    int code;
+    char text[COXI_TEXT_MAX];
+};
+
+struct coxi_round_sending {
+    struct coxi_mail mail; /* must be the first member */
+    struct coxi_round *round;
+    atomic_uint n_pending;
+    uint32_t n_ps;
+    struct answer answers[];
+};
+
+static uint64_t *all_touched(const struct coxi_round *round)
+{
+    return round->touched + (size_t)round->n * round->n_words;
+}
+
+static bool has(const uint64_t *words, uint32_t p)
+{
+    return (words[p / 64] >> (p % 64) & 1) != 0;
+}
+
+bool coxi_round_is_sending(const struct coxi_round *round)
+{
+    return round->sending != NULL;
+}
+
+bool coxi_round_is_acked(const struct coxi_round *round)
+{
+    for (uint32_t w = 0; w < round->n_words; w++) {
+        if ((all_touched(round)[w] & ~round->acked[w]) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- the answers */
+
+/* Ends the run: some ps have applied the round, and `answer` refuses it. */
+static void be_partial(struct coxi_round *round, uint32_t p,
+                       const struct answer *answer)
+{
+    char text[COXI_TEXT_MAX];
+    (void)snprintf(text, sizeof(text),
+                   "round %llu is applied on some ps, and refused by ps %u: %.300s; "
+                   "start again from a checkpoint",
+                   (unsigned long long)round->end->future.id.n, p, answer->text);
+    coxi_fatal(round->rounds->c, answer->code, text);
+}
+
+/* On the loop: all have answered. */
+static void finish(struct coxi_mail *mail)
+{
+    struct coxi_round_sending *sending = (struct coxi_round_sending *)mail;
+    struct coxi_round *round = sending->round;
+    struct cox_coordinator *c = round->rounds->c;
+    uint32_t n_acked = 0;
+    uint32_t n_refused = 0;
+    uint32_t refuser = 0;
+    for (uint32_t p = 0; p < sending->n_ps; p++) {
+        const struct answer *answer = &sending->answers[p];
+        if (answer->sent && answer->code == 0) {
+            round->acked[p / 64] |= UINT64_C(1) << (p % 64);
+        } else if (answer->sent && answer->code != COX_EPSLOST) {
+            refuser = n_refused++ == 0 ? p : refuser;
+        }
+        n_acked += has(round->acked, p);
+    }
+    const struct answer *answer = &sending->answers[refuser];
+    if (n_refused > 0 && (n_acked > 0 || coxi_ps_recovering(c))) {
+        be_partial(round, refuser, answer);
+    } else if (n_refused > 0) {
+        struct cox_future *future = &round->end->future;
+        round->refused = true;
+        future->code = answer->code;
+        free(future->text);
+        future->text = strdup(answer->text);
+    }
+    round->sending = NULL;
+    coxi_round_be_due(round);
+    free(sending);
+    coxi_loop_wake_after_mail(c->loop);
+}
+
+static void answered(struct coxi_round_sending *sending)
+{
+    if (atomic_fetch_sub(&sending->n_pending, 1) == 1) {
+        sending->mail.run = finish;
+        coxi_loop_post(sending->round->rounds->c->loop, &sending->mail);
+    }
+}
+
+static void note(struct answer *answer, int code, const char *text)
+{
+    answer->code = code;
+    (void)snprintf(answer->text, sizeof(answer->text), "%s", text);
+}
+
+/* On a thread of the ps client. */
+static void on_answer(struct coxi_psc_request *request, int code,
+                      const struct coxi_message *message, void *payload, size_t len)
+{
+    struct answer *answer = (struct answer *)request;
+    (void)payload;
+    (void)len;
+    if (code != 0) {
+        note(answer, code, coxi_error_text());
+    } else if (message->kind != COXI_COMMITTED) {
+        note(answer, COX_EPROTO,
+             "a ps answered the end of a round with something else");
+    } else if (message->status.code != 0) {
+        note(answer, message->status.code, message->status.message);
+    }
+    answered(answer->sending);
+}
+
+/* ---- the request */
+
+/* The end of the round as one commit. */
+static struct coxi_commit commit_of(const struct coxi_round *round,
+                                    const struct coxi_update *update,
+                                    const uint32_t *touched, size_t n_touched)
+{
+    return (struct coxi_commit){
+        .session = round->rounds->c->session,
+        .closure = round->end->future.id.n,
+        .attempt = 1,
+        .last = true,
+        .touched = touched,
+        .n_touched = n_touched,
+        .updates = update,
+        .n_updates = 1,
+    };
+}
+
+static struct coxi_update update_of(const struct coxi_round *round)
+{
+    return (struct coxi_update){
+        .op = COXI_OP_ROUND, .begin = round->first, .count = round->n};
+}
+
+/* Lists the ps that the round touches; the caller frees the list. NULL: no memory. */
+static uint32_t *list_touched(const struct coxi_round *round, size_t *ret_n)
+{
+    uint32_t n_ps = round->rounds->c->ps.n;
+    uint32_t *touched = calloc(n_ps, sizeof(*touched));
+    *ret_n = 0;
+    for (uint32_t p = 0; touched != NULL && p < n_ps; p++) {
+        if (has(all_touched(round), p)) {
+            touched[(*ret_n)++] = p;
+        }
+    }
+    return touched;
+}
+
+int coxi_round_send(struct coxi_round *round)
+{
+    struct cox_coordinator *c = round->rounds->c;
+    size_t n_touched = 0;
+    uint32_t *touched = list_touched(round, &n_touched);
+    struct coxi_round_sending *sending =
+        calloc(1, sizeof(*sending) + c->ps.n * sizeof(*sending->answers));
+    if (touched == NULL || sending == NULL) {
+        free(touched);
+        free(sending);
+        return coxi_error_memory("the end of a round");
+    }
+    const struct coxi_update update = update_of(round);
+    struct coxi_message message = {.kind = COXI_COMMIT};
+    message.commit = commit_of(round, &update, touched, n_touched);
+    sending->round = round;
+    sending->n_ps = c->ps.n;
+    atomic_init(&sending->n_pending, 1);
+    round->sending = sending;
+    c->closures->voids_held = true;
+    for (uint32_t p = 0; p < c->ps.n; p++) {
+        struct answer *answer = &sending->answers[p];
+        if (!has(all_touched(round), p) || has(round->acked, p)) {
+            continue;
+        }
+        atomic_fetch_add(&sending->n_pending, 1);
+        answer->sending = sending;
+        answer->sent = true;
+        answer->payload =
+            (struct iovec){round->parts, round->n * sizeof(*round->parts)};
+        answer->request.payload = &answer->payload;
+        answer->request.n_payload = 1;
+        answer->request.done = on_answer;
+        message.commit.incarnation = coxi_psc_incarnation(c->ps.clients[p]);
+        int r = coxi_psc_submit_now(c->ps.clients[p], &message, &answer->request, true);
+        if (r != 0) {
+            note(answer, r, coxi_error_text());
+            answered(sending);
+        }
+    }
+    answered(sending);
+    free(touched);
+    return 0;
+}
+
+/* ---- in a replay. The recovery's thread, while no other replay is under way */
+
+void coxi_round_replayed(const struct coxi_closure *closure, uint32_t attempt)
+{
+    struct coxi_round *round = closure->round;
+    round->members[closure->future.id.n - round->first].replayed = attempt;
+}
+
+bool coxi_round_is_on(const struct coxi_closure *end, uint32_t p)
+{
+    return has(all_touched(end->round), p);
+}
+
+int coxi_round_repeat(struct cox_coordinator *c, const struct coxi_closure *end,
+                      uint32_t p)
+{
+    const struct coxi_round *round = end->round;
+    size_t n_touched = 0;
+    uint32_t *touched = list_touched(round, &n_touched);
+    struct coxi_round_part *parts = calloc(round->n, sizeof(*parts));
+    if (touched == NULL || parts == NULL) {
+        free(touched);
+        free(parts);
+        return coxi_error_memory("the end of a round");
+    }
+    for (uint32_t i = 0; i < round->n; i++) {
+        uint32_t replayed = round->members[i].replayed;
+        parts[i] = round->parts[i];
+        parts[i].attempt =
+            parts[i].attempt != 0 && replayed != 0 ? replayed : parts[i].attempt;
+    }
+    const struct coxi_update update = update_of(round);
+    struct coxi_message message = {.kind = COXI_COMMIT};
+    message.commit = commit_of(round, &update, touched, n_touched);
+    message.commit.incarnation = coxi_psc_incarnation(c->ps.clients[p]);
+    struct iovec payload = {parts, round->n * sizeof(*parts)};
+    struct coxi_psc_request request = {.payload = &payload, .n_payload = 1};
+    int r =
+        coxi_psc_call(c->ps.clients[p], &message, &request, COXI_COMMITTED, NULL, NULL);
+    free(touched);
+    free(parts);
+    return r;
+}

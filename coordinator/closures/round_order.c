@@ -1,0 +1,113 @@
+/* See round.h: the order of rounds. Which members may run, and which wait for earlier
+ * rounds of their sequence. */
+#include "common/sync.h"
+#include "coordinator/closures/inputs.h"
+#include "coordinator/closures/round.h"
+#include "coordinator/closures/settle.h"
+
+/* True if its members must wait for earlier rounds of its sequence, or for those that
+ * an older client has left. */
+static bool must_wait(const struct coxi_round *round)
+{
+    const struct cox_rounds *rounds = round->rounds;
+    uint32_t staleness = rounds->spec.staleness;
+    return staleness != COX_STALENESS_ANY &&
+           (round->number - rounds->first->number > staleness ||
+            (!rounds->inherited && rounds->c->closures->rounds.n_inherited > 0));
+}
+
+/* The loop learns of the round. */
+static void list(struct coxi_round *round)
+{
+    struct cox_rounds *rounds = round->rounds;
+    struct coxi_rounds_state *state = &rounds->c->closures->rounds;
+    round->listed = true;
+    round->prev = rounds->last;
+    if (rounds->last != NULL) {
+        rounds->last->next = round;
+    } else {
+        rounds->first = round;
+    }
+    rounds->last = round;
+    state->n_open++;
+    state->n_inherited += rounds->inherited;
+    round->waits = must_wait(round);
+}
+
+/* Takes a member out of the list of waiting closures, and lets it run. */
+static void let_run(struct coxi_closure *closure)
+{
+    coxi_list_remove(&closure->future.c->closures->waiting, closure);
+    if (closure->inputs != NULL) {
+        coxi_inputs_wait(closure);
+    } else {
+        coxi_closure_set(closure, COXI_QUEUED);
+        coxi_closure_enqueue(closure, false);
+    }
+}
+
+/* The members of the round wait no more. */
+static void begin(struct coxi_round *round)
+{
+    round->waits = false;
+    for (uint32_t i = 0; i < round->n; i++) {
+        struct coxi_closure *closure = round->members[i].closure;
+        if (closure != NULL && closure->held_by_round) {
+            closure->held_by_round = false;
+            let_run(closure);
+        }
+    }
+}
+
+static void begin_those_that_may(struct cox_rounds *rounds)
+{
+    for (struct coxi_round *round = rounds->first; round != NULL; round = round->next) {
+        if (round->waits && must_wait(round)) {
+            return; /* so must all that follow */
+        }
+        if (round->waits) {
+            begin(round);
+        }
+    }
+}
+
+void coxi_round_unlist(struct coxi_round *round)
+{
+    struct cox_rounds *rounds = round->rounds;
+    struct cox_coordinator *c = rounds->c;
+    struct coxi_rounds_state *state = &c->closures->rounds;
+    round->over = true;
+    *(round->prev != NULL ? &round->prev->next : &rounds->first) = round->next;
+    *(round->next != NULL ? &round->next->prev : &rounds->last) = round->prev;
+    state->n_open--;
+    if (rounds->inherited && --state->n_inherited == 0) {
+        coxi_lock(&c->lock);
+        struct cox_rounds *first = state->sequences;
+        coxi_unlock(&c->lock);
+        for (; first != NULL; first = first->next) {
+            begin_those_that_may(first);
+        }
+    } else {
+        begin_those_that_may(rounds);
+    }
+}
+
+bool coxi_round_holds(struct coxi_closure *closure)
+{
+    struct coxi_round *round = closure->round;
+    if (!round->listed) {
+        list(round);
+    }
+    if (round->end != closure) {
+        coxi_round_member(closure)->closure = closure;
+    }
+    if (round->end != closure && !round->waits) {
+        return false;
+    }
+    if (closure->state != COXI_WAITING) {
+        coxi_closure_set(closure, COXI_WAITING);
+    }
+    closure->held_by_round = round->end != closure;
+    coxi_list_append(&closure->future.c->closures->waiting, closure);
+    return true;
+}

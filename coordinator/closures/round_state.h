@@ -1,0 +1,23 @@
+/* The rounds that are not over (round.h). */
+#ifndef COXI_COORDINATOR_CLOSURES_ROUND_STATE_H
+#define COXI_COORDINATOR_CLOSURES_ROUND_STATE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct cox_rounds;
+struct coxi_round;
+
+/* c->closures->rounds. The loop's own, except where noted. */
+struct coxi_rounds_state {
+    struct coxi_round *due;     /* rounds to look at in this turn */
+    struct coxi_round *blocked; /* to look at when all ps are up */
+    uint64_t epoch;             /* of the ps, when members were last looked at */
+    size_t n_inherited;         /* open rounds that an older client has left */
+    size_t n_open;
+    /* guarded by c->lock */
+    struct cox_rounds *sequences;
+    uint32_t n_sequences; /* the next id */
+};
+
+#endif

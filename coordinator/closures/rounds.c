@@ -1,0 +1,282 @@
+/*
+ * See round.h: sequences of rounds, and scheduling a round. The members of a round and
+ * its end get their ids together, so that they follow one another. Any thread.
+ */
+#include <stdlib.h>
+
+#include "common/error.h"
+#include "common/structs.h"
+#include "common/sync.h"
+#include "coordinator/closures/callback.h"
+#include "coordinator/closures/futures.h"
+#include "coordinator/closures/round.h"
+#include "coordinator/closures/schedule.h"
+#include "coordinator/workers/module.h"
+
+/* ---- sequences */
+
+static int check_spec(const struct cox_rounds_spec *spec)
+{
+    if (spec->staleness > COX_STALENESS_MAX && spec->staleness != COX_STALENESS_ANY) {
+        return coxi_error(COX_EINVAL,
+                          "a staleness of %u: it is at most %d, or COX_STALENESS_ANY",
+                          spec->staleness, COX_STALENESS_MAX);
+    }
+    if (spec->backups >= COX_ROUND_MAX) {
+        return coxi_error(COX_EINVAL, "%u backups: a round has at most %d closures",
+                          spec->backups, COX_ROUND_MAX);
+    }
+    if (spec->reduce > COX_REDUCE_SUM) {
+        return coxi_error(COX_EINVAL, "%u is no enum cox_reduce", spec->reduce);
+    }
+    return 0;
+}
+
+/* Puts a sequence first; `id`: its own, or UINT32_MAX: the next. */
+static void put(struct cox_rounds *rounds, uint32_t id) COXI_REQUIRES(rounds->c->lock)
+{
+    struct coxi_rounds_state *state = &rounds->c->closures->rounds;
+    rounds->id = id != UINT32_MAX ? id : state->n_sequences;
+    state->n_sequences =
+        rounds->id >= state->n_sequences ? rounds->id + 1 : state->n_sequences;
+    rounds->next = state->sequences;
+    state->sequences = rounds;
+}
+
+int cox_rounds_create(struct cox_coordinator *c, const struct cox_rounds_spec *spec,
+                      struct cox_rounds **ret)
+{
+    struct cox_rounds_spec known;
+    if (c == NULL || spec == NULL || ret == NULL) {
+        return coxi_error(COX_EINVAL, "cox_rounds_create needs a coordinator, a "
+                                      "specification and a place for its result");
+    }
+    int r = coxi_struct_copy(&known, COXI_STRUCT_ROUNDS_SPEC, spec);
+    r = r == 0 ? check_spec(&known) : r;
+    if (r != 0) {
+        return r;
+    }
+    struct cox_rounds *rounds = calloc(1, sizeof(*rounds));
+    if (rounds == NULL) {
+        return coxi_error_memory("a sequence of rounds");
+    }
+    rounds->c = c;
+    rounds->spec = known;
+    coxi_lock(&c->lock);
+    put(rounds, UINT32_MAX);
+    coxi_unlock(&c->lock);
+    *ret = rounds;
+    return 0;
+}
+
+int coxi_rounds_inherit(struct cox_coordinator *c, uint32_t id,
+                        const struct cox_rounds_spec *spec, struct cox_rounds **ret)
+{
+    coxi_lock(&c->lock);
+    struct cox_rounds *rounds = c->closures->rounds.sequences;
+    while (rounds != NULL && rounds->id != id) {
+        rounds = rounds->next;
+    }
+    if (rounds == NULL && (rounds = calloc(1, sizeof(*rounds))) != NULL) {
+        rounds->c = c;
+        rounds->spec = *spec;
+        rounds->inherited = true;
+        put(rounds, id);
+    }
+    coxi_unlock(&c->lock);
+    *ret = rounds;
+    return rounds != NULL ? 0 : coxi_error_memory("a sequence of rounds");
+}
+
+uint64_t coxi_rounds_whole(const struct cox_coordinator *c, uint64_t id)
+{
+    for (const struct cox_rounds *rounds = c->closures->rounds.sequences;
+         rounds != NULL; rounds = rounds->next) {
+        for (const struct coxi_round *round = rounds->first; round != NULL;
+             round = round->next) {
+            if (round->first <= id && id < round->first + round->n) {
+                return round->first + round->n;
+            }
+        }
+    }
+    return id;
+}
+
+/* ---- rounds */
+
+/* The function of ends, for texts. */
+static struct cox_module no_module = {.name = (char *)(uintptr_t)"coxswain"};
+static struct cox_function end_function = {.module = &no_module,
+                                           .name = "end of a round"};
+
+int coxi_round_new(struct cox_rounds *rounds, uint32_t n, uint32_t needed,
+                   struct coxi_round **ret)
+{
+    struct cox_coordinator *c = rounds->c;
+    size_t n_words = (c->ps.n + 63) / 64;
+    size_t words =
+        (n + 2) * n_words; /* of each member, of all, of those that have it */
+    struct coxi_round *round = calloc(1, sizeof(*round) + n * sizeof(*round->members));
+    struct coxi_round_part *parts = calloc(n, sizeof(*parts));
+    uint64_t *touched = calloc(words, sizeof(*touched));
+    struct coxi_closure *end = NULL;
+    const struct coxi_closure_spec spec = {.function = &end_function, .waits = true};
+    int r = round == NULL || parts == NULL || touched == NULL
+                ? coxi_error_memory("a round")
+                : coxi_closure_new(c, &spec, &end);
+    if (r != 0) {
+        free(round);
+        free(parts);
+        free(touched);
+        return r;
+    }
+    round->rounds = rounds;
+    round->end = end;
+    round->n = n;
+    round->needed = needed;
+    round->mean = rounds->spec.reduce == COX_REDUCE_MEAN;
+    round->parts = parts;
+    round->touched = touched;
+    round->n_words = (uint32_t)n_words;
+    round->acked = touched + (n + 1) * n_words;
+    end->round = round;
+    *ret = round;
+    return 0;
+}
+
+/* ---- scheduling */
+
+/* A round that is being scheduled: its members, then its end. */
+struct scheduling {
+    struct coxi_round *round;
+    struct coxi_closure **closures;
+    size_t n;                    /* made so far */
+    struct cox_future **futures; /* NULL: the user holds none */
+    struct cox_future **ret_end; /* the same */
+};
+
+/* Makes the members. */
+static int make(struct scheduling *s, const struct cox_round_call *calls, size_t n)
+{
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        struct coxi_closure *closure;
+        r = coxi_schedule_make(s->round->rounds->c, calls[i].function, calls[i].call,
+                               s->futures != NULL, &closure);
+        if (r == 0) {
+            coxi_round_join(s->round, closure);
+            s->closures[s->n++] = closure;
+        } else {
+            r = coxi_error(r, "closure %zu of the round: %.400s", i, coxi_error_text());
+        }
+    }
+    return r;
+}
+
+/* The user holds the futures that were asked for (before the loop may settle them). */
+static void hold(const struct scheduling *s)
+{
+    for (size_t i = 0; s->futures != NULL && i < s->round->n; i++) {
+        coxi_schedule_hold(s->closures[i]);
+    }
+    if (s->ret_end != NULL) {
+        coxi_schedule_hold(s->round->end);
+    }
+}
+
+/* Gives them to the user; or, if they were not scheduled, takes them back. */
+static void give(const struct scheduling *s, bool scheduled)
+{
+    for (size_t i = 0; s->futures != NULL && i < s->round->n; i++) {
+        if (scheduled) {
+            s->futures[i] = &s->closures[i]->future;
+        } else {
+            cox_future_free(&s->closures[i]->future);
+        }
+    }
+    if (s->ret_end != NULL && scheduled) {
+        *s->ret_end = &s->round->end->future;
+    } else if (s->ret_end != NULL) {
+        cox_future_free(&s->round->end->future);
+    }
+}
+
+/* A closure whose call has a cursor, if there is one (schedule.c, forget_cancelled). */
+static const struct coxi_closure *with_cursor(const struct scheduling *s)
+{
+    size_t i = 0;
+    while (i + 1 < s->n && s->closures[i]->asked.cursor == 0) {
+        i++;
+    }
+    return s->closures[i];
+}
+
+/* Gives the ids, once there is room. */
+static int enter(const struct scheduling *s)
+{
+    struct cox_rounds *rounds = s->round->rounds;
+    struct cox_coordinator *c = rounds->c;
+    bool alone = false;
+    hold(s);
+    coxi_lock(&c->lock);
+    int r = coxi_schedule_await(c, with_cursor(s), true);
+    if (r == 0) {
+        s->round->number = rounds->n_scheduled++;
+        s->round->first = c->ids.next;
+        /* the user's before the loop's: it may free what nobody holds */
+        give(s, true);
+        alone = coxi_schedule_enter(c, s->closures, s->n);
+    }
+    coxi_unlock(&c->lock);
+    if (r == 0) {
+        coxi_schedule_wake(c, alone);
+    } else {
+        give(s, false);
+    }
+    return r;
+}
+
+static void scheduling_fini(struct scheduling *s, bool scheduled)
+{
+    for (size_t i = 0; !scheduled && i < s->n; i++) {
+        if (s->closures[i] != s->round->end) {
+            coxi_future_unref(&s->closures[i]->future);
+        }
+    }
+    if (!scheduled) {
+        coxi_future_unref(&s->round->end->future);
+    }
+    free(s->closures);
+}
+
+int cox_round_schedule(struct cox_rounds *rounds, const struct cox_round_call *calls,
+                       size_t n, struct cox_future **futures,
+                       struct cox_future **ret_end)
+{
+    struct scheduling s = {.futures = futures, .ret_end = ret_end};
+    if (rounds == NULL || calls == NULL || n == 0 || n > COX_ROUND_MAX) {
+        return coxi_error(COX_EINVAL,
+                          "cox_round_schedule needs a sequence of rounds, and 1 to %d "
+                          "calls",
+                          COX_ROUND_MAX);
+    }
+    if (rounds->spec.backups >= n) {
+        return coxi_error(COX_EINVAL,
+                          "a round of %zu closures cannot have %u backups: it would be "
+                          "complete without any",
+                          n, rounds->spec.backups);
+    }
+    int r = coxi_round_new(rounds, (uint32_t)n, (uint32_t)n - rounds->spec.backups,
+                           &s.round);
+    if (r != 0) {
+        return r;
+    }
+    s.closures = calloc(n + 1, sizeof(struct coxi_closure *));
+    r = s.closures == NULL ? coxi_error_memory("a round") : make(&s, calls, n);
+    if (r == 0) {
+        s.closures[s.n++] = s.round->end;
+        r = enter(&s);
+    }
+    scheduling_fini(&s, r == 0);
+    return r;
+}

@@ -1,0 +1,86 @@
+/* Steps of rounds, with two variables of one number each, "w0" and "w1". */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdbool.h>
+#include <unistd.h>
+
+#include <coxswain/step.h>
+
+/* Waits at the FIFO that argument "path" names until its writer has closed it. */
+static int wait_at(struct cox_step *step)
+{
+    const struct cox_value *path = cox_step_argument(step, "path");
+    char byte;
+    int fd = open((const char *)path->data, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return cox_step_fail(step, 1, "there is no FIFO %s", (const char *)path->data);
+    }
+    while (read(fd, &byte, 1) > 0) {
+    }
+    (void)close(fd);
+    return 0;
+}
+
+/* Pushes the gradient -1 for variable `name`. */
+static int push(struct cox_step *step, const char *name)
+{
+    const float gradient = -1;
+    struct cox_variable *w;
+    int r = cox_step_variable(step, name, &w);
+    return r != 0 ? r : cox_step_push(step, w, &gradient);
+}
+
+/* Returns the values that it sees, as "w0" and "w1". */
+static int see(struct cox_step *step)
+{
+    static const char *const names[] = {"w0", "w1"};
+    float seen[2];
+    struct cox_pull pulls[2] = {{.values = &seen[0]}, {.values = &seen[1]}};
+    int r = 0;
+    for (int i = 0; r == 0 && i < 2; i++) {
+        r = cox_step_variable(step, names[i], &pulls[i].variable);
+    }
+    r = r != 0 ? r : cox_step_pull(step, pulls, 2);
+    for (int i = 0; r == 0 && i < 2; i++) {
+        const struct cox_value value = COX_SCALAR(names[i], COX_F32, &seen[i]);
+        r = cox_step_return(step, &value);
+    }
+    return r;
+}
+
+/*
+ * Pushes the gradient -1 for both, after it has seen them. With an argument "weight" it
+ * counts that much; with "path" its first attempt waits at a FIFO, between the two
+ * pushes if there is an argument "flush"; with "fail" it fails.
+ */
+static int advance(struct cox_step *step)
+{
+    const struct cox_value *weight = cox_step_argument(step, "weight");
+    bool waits = cox_step_attempt(step) == 1 && cox_step_argument(step, "path") != NULL;
+    bool flushes = cox_step_argument(step, "flush") != NULL;
+    int r = see(step);
+    if (r == 0 && weight != NULL) {
+        r = cox_step_weight(step, *(const double *)weight->data);
+    }
+    if (r == 0 && waits && !flushes) {
+        r = wait_at(step);
+    }
+    if (r == 0) {
+        r = push(step, "w0");
+    }
+    if (r == 0 && flushes) {
+        r = cox_step_flush(step);
+    }
+    if (r == 0 && waits && flushes) {
+        r = wait_at(step);
+    }
+    if (r == 0) {
+        r = push(step, "w1");
+    }
+    if (r == 0 && cox_step_argument(step, "fail") != NULL) {
+        r = cox_step_fail(step, 5, "asked to");
+    }
+    return r;
+}
+
+COX_STEPS(COX_STEP("advance", advance));
