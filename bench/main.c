@@ -36,6 +36,7 @@ static const struct {
     {"recover", bench_recover},   {"variables", bench_variables},
     {"fanout", bench_fanout},     {"soak", bench_soak},
     {"data", bench_data},         {"queue", bench_queue},
+    {"modes", bench_modes},
 };
 
 enum { N_CASES = sizeof(cases) / sizeof(*cases) };
@@ -66,7 +67,7 @@ static const struct coxi_option options[] = {
      .type = COXI_OPTION_STRING,
      .offset = offsetof(struct config, only),
      .help = "take only the measurements with this name (cases pull, push, table, "
-             "schedule, train, checkpoint, fanout and data)"},
+             "schedule, train, checkpoint, fanout, data and modes)"},
     {.name = "seconds",
      .type = COXI_OPTION_REAL,
      .offset = offsetof(struct config, seconds),
@@ -129,7 +130,7 @@ static const struct coxi_program program = {
         "(idle processes,\nmemory), scale (many workers), checkpoint (snapshots), "
         "recover (a ps that\ndies), variables (very many), fanout (steps on many "
         "ps), soak (a storm of\nstrangers at every port), data (files of records), "
-        "queue (tasks of\ndata sets).\n"
+        "queue (tasks of\ndata sets), modes (rounds).\n"
         "Each measurement has a baseline, measured in turn with it, or a bound.",
     .prefix = "COX_BENCH",
     .mixed = true,
