@@ -227,7 +227,7 @@ static bool check_round(const struct coxi_backlog *backlog,
     memcpy(&round, backlog->args + head->args_at, sizeof(round));
     return round.n > 0 && round.n <= COX_ROUND_MAX && round.first > 0 &&
            head->closure > round.n && round.first == head->closure - round.n &&
-           round.needed > 0 && round.needed <= round.n && round.sequence < UINT32_MAX &&
+           round.needed > 0 && round.needed <= round.n &&
            round.staleness <= UINT32_MAX && round.reduce <= COX_REDUCE_SUM &&
            round.decided <= 1 &&
            head->args_len ==
@@ -247,9 +247,10 @@ static bool check_head(const struct coxi_backlog *backlog, size_t i, size_t firs
                    : is_round || head->function < backlog->n_functions) &&
            head->args_at % 8 == 0 && head->args_at <= backlog->args_len &&
            head->args_len <= backlog->args_len - head->args_at &&
-           head->n_inputs <= backlog->n_inputs - first_input && head->done <= 1 &&
-           !(update && head->done) && head->timeout_ms <= INT_MAX &&
-           head->only_worker <= UINT32_MAX && check_inputs(backlog, i, first_input) &&
+           head->n_inputs <= backlog->n_inputs - first_input &&
+           head->done <= 1 + COX_ROUND_MAX && !(update && head->done) &&
+           head->timeout_ms <= INT_MAX && head->only_worker <= UINT32_MAX &&
+           check_inputs(backlog, i, first_input) &&
            (!is_round || check_round(backlog, head));
 }
 

@@ -41,7 +41,9 @@ struct coxi_backlog_head {
     uint64_t args_len;
     /* `inputs` lists the inputs in the order of the heads that take them */
     uint64_t n_inputs;
-    uint64_t done; /* 1: it is done, but its results were kept on a worker */
+    /* other than 0: it is done, but its results were kept on a worker. 1, or 1 + how far
+     * the id of its round is above its own */
+    uint64_t done;
 };
 
 struct coxi_backlog_update {
@@ -55,7 +57,8 @@ struct coxi_backlog_round {
     uint64_t first; /* id of its first closure; the end has first + n */
     uint64_t n;
     uint64_t needed;   /* closures with which it is complete */
-    uint64_t sequence; /* an id; its rounds are numbered */
+    uint64_t sequence; /* the generation of the client that has made it, times 2^32, and
+                        * its number; its rounds are numbered */
     uint64_t number;
     uint64_t staleness; /* of the sequence */
     uint64_t reduce;    /* enum cox_reduce */

@@ -38,6 +38,7 @@ struct item {
 };
 
 struct collection {
+    const struct cox_coordinator *c;
     struct coxi_manifest *manifest;
     const struct coxi_recovery_mark *mark;
     struct coxi_buffer items;
@@ -108,13 +109,16 @@ static int describe_update(struct collection *all,
     return r;
 }
 
-/* Takes an entry that was logged after the ps were asked for their snapshots. */
+/* Takes an entry that was logged after the ps were asked for their snapshots. A round
+ * is logged when it is decided; until it is done, note_unsettled takes it. */
 static int note_logged(void *arg, const struct coxi_replay_entry *entry)
 {
     struct collection *all = arg;
+    bool is_open = coxi_closures_get(all->c, entry->id) != NULL;
     struct item item = {.head.closure = entry->id.n};
     int r = 0;
-    if (entry->id.n > all->manifest->progress.closure || !is_missing(all, entry)) {
+    if (entry->id.n > all->manifest->progress.closure || is_open ||
+        !is_missing(all, entry)) {
         return 0;
     }
     if (entry->kind == COXI_REPLAY_CALL || entry->kind == COXI_REPLAY_ROUND) {
@@ -197,9 +201,10 @@ static int note_kept(struct collection *all, struct cox_coordinator *c)
             struct coxi_closure *source = kept_source(c, call, k);
             if (source != NULL) {
                 mark(c, source);
-                r = add_item(
-                    all, &(struct item){source,
-                                        {.closure = source->future.id.n, .done = 1}});
+                const struct coxi_backlog_head head = {
+                    .closure = source->future.id.n,
+                    .done = 1 + coxi_round_distance(source)};
+                r = add_item(all, &(struct item){source, head});
             }
         }
     }
@@ -431,7 +436,7 @@ int coxi_backlog_collect(struct cox_coordinator *c, const char *dir,
                          const struct coxi_recovery_mark *mark,
                          struct coxi_manifest *manifest)
 {
-    struct collection all = {.manifest = manifest, .mark = mark};
+    struct collection all = {.c = c, .manifest = manifest, .mark = mark};
     int r = coxi_call_on_loop(c, collect, &all);
     if (r == 0) {
         r = write_file(&all, dir, &manifest->backlog);

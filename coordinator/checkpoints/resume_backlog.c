@@ -76,7 +76,8 @@ static struct coxi_closure *new_closure(struct coxi_resumed *resumed, size_t i)
     closure->older.was_done = head->closure <= resumed->watermark;
     /* Attempts of the older client may have applied it on some ps. */
     closure->effect.uncertain = true;
-    if (head->done && coxi_kept_new(closure) != 0) {
+    if (head->done != 0 && (coxi_kept_new(closure) != 0 ||
+                            coxi_resume_join_past(closure, head->done - 1) != 0)) {
         coxi_futures_free(closure);
         return NULL;
     }

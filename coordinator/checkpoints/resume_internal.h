@@ -151,6 +151,10 @@ int coxi_resume_redo_reset(struct cox_coordinator *c, const struct coxi_variable
  * COX_ENOMEM, COX_EFORMAT. */
 int coxi_resume_hold_round(struct coxi_resumed *resumed, size_t i);
 
+/* A held closure of which all is applied was in a round, whose id is `distance` above its
+ * own: if it runs again for its results, its commits must not count. COX_ENOMEM. */
+int coxi_resume_join_past(struct coxi_closure *closure, uint64_t distance);
+
 /* Starts the thread that writes, if a write follows a call or a reset may be added. */
 int coxi_resume_start(struct coxi_resumed *resumed);
 

@@ -46,6 +46,29 @@ static void take_parts(struct coxi_round *round, const uint8_t *parts)
     }
 }
 
+int coxi_resume_join_past(struct coxi_closure *closure, uint64_t distance)
+{
+    struct cox_coordinator *c = closure->future.c;
+    struct cox_rounds *rounds = NULL;
+    struct coxi_round *round = NULL;
+    if (distance == 0) {
+        return 0;
+    }
+    /* No sequence has the id 0, because generations begin at 1. */
+    int r = coxi_rounds_inherit(c, 0, &(struct cox_rounds_spec){.size = 0}, &rounds);
+    r = r == 0 ? coxi_round_new(rounds, (uint32_t)distance, 1, &round) : r;
+    if (r != 0) {
+        return r;
+    }
+    round->first = closure->future.id.n;
+    round->end->future.id = coxi_closure_id(closure->future.id.n + distance);
+    round->end->state = COXI_DONE_OK;
+    round->over = true;
+    coxi_round_join(round, closure);
+    coxi_future_unref(&round->end->future);
+    return 0;
+}
+
 int coxi_resume_hold_round(struct coxi_resumed *resumed, size_t i)
 {
     struct cox_coordinator *c = resumed->c;
@@ -58,7 +81,7 @@ int coxi_resume_hold_round(struct coxi_resumed *resumed, size_t i)
     memcpy(&what, args, sizeof(what));
     const struct cox_rounds_spec spec = {.staleness = (uint32_t)what.staleness,
                                          .reduce = (uint32_t)what.reduce};
-    int r = coxi_rounds_inherit(c, (uint32_t)what.sequence, &spec, &rounds);
+    int r = coxi_rounds_inherit(c, what.sequence, &spec, &rounds);
     if (r == 0 && rounds->last != NULL && what.number <= rounds->last->number) {
         r = coxi_error(COX_EFORMAT,
                        "the rounds of the checkpoint's backlog do not rise");

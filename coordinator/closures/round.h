@@ -80,8 +80,8 @@ struct coxi_round {
 struct cox_rounds {
     struct cox_coordinator *c;
     struct cox_rounds *next; /* in c->closures->rounds.sequences; guarded by c->lock */
-    uint32_t id;             /* among those of the run */
-    bool inherited;          /* an older client has left its rounds */
+    uint64_t id;    /* the generation of its client times 2^32, and its number */
+    bool inherited; /* an older client has left its rounds */
     struct cox_rounds_spec spec;
     uint64_t n_scheduled; /* guarded by c->lock */
 
@@ -185,7 +185,7 @@ int coxi_round_repeat(struct cox_coordinator *c, const struct coxi_closure *end,
 
 /* The sequence with that id, which an older client has left; made if it is new.
  * COX_ENOMEM. Any thread. */
-int coxi_rounds_inherit(struct cox_coordinator *c, uint32_t id,
+int coxi_rounds_inherit(struct cox_coordinator *c, uint64_t id,
                         const struct cox_rounds_spec *spec, struct cox_rounds **ret);
 
 /* Frees all sequences, when no future is left. */
@@ -193,6 +193,6 @@ void coxi_rounds_free_all(struct coxi_rounds_state *state);
 
 /* Raises an id to the end of the open round in which it lies: a backlog has whole
  * rounds. Loop. */
-uint64_t coxi_rounds_whole(const struct cox_coordinator *c, uint64_t id);
+uint64_t coxi_rounds_whole(struct cox_coordinator *c, uint64_t id);
 
 #endif

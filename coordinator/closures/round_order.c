@@ -5,15 +5,31 @@
 #include "coordinator/closures/round.h"
 #include "coordinator/closures/settle.h"
 
-/* True if its members must wait for earlier rounds of its sequence, or for those that
- * an older client has left. */
+/* True if an earlier client has left rounds that are not over. */
+static bool has_older(const struct cox_rounds *rounds)
+{
+    struct cox_coordinator *c = rounds->c;
+    if (c->closures->rounds.n_inherited == 0) {
+        return false;
+    }
+    coxi_lock(&c->lock);
+    const struct cox_rounds *other = c->closures->rounds.sequences;
+    coxi_unlock(&c->lock);
+    while (other != NULL &&
+           (other->first == NULL || other->id >> 32 >= rounds->id >> 32)) {
+        other = other->next;
+    }
+    return other != NULL;
+}
+
+/* True if its members must wait for earlier rounds of its sequence, or for those of an
+ * earlier client. */
 static bool must_wait(const struct coxi_round *round)
 {
     const struct cox_rounds *rounds = round->rounds;
     uint32_t staleness = rounds->spec.staleness;
     return staleness != COX_STALENESS_ANY &&
-           (round->number - rounds->first->number > staleness ||
-            (!rounds->inherited && rounds->c->closures->rounds.n_inherited > 0));
+           (round->number - rounds->first->number > staleness || has_older(rounds));
 }
 
 /* The loop learns of the round. */
@@ -80,7 +96,8 @@ void coxi_round_unlist(struct coxi_round *round)
     *(round->prev != NULL ? &round->prev->next : &rounds->first) = round->next;
     *(round->next != NULL ? &round->next->prev : &rounds->last) = round->prev;
     state->n_open--;
-    if (rounds->inherited && --state->n_inherited == 0) {
+    state->n_inherited -= rounds->inherited;
+    if (rounds->inherited && rounds->first == NULL) {
         coxi_lock(&c->lock);
         struct cox_rounds *first = state->sequences;
         coxi_unlock(&c->lock);

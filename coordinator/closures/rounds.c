@@ -32,13 +32,9 @@ static int check_spec(const struct cox_rounds_spec *spec)
     return 0;
 }
 
-/* Puts a sequence first; `id`: its own, or UINT32_MAX: the next. */
-static void put(struct cox_rounds *rounds, uint32_t id) COXI_REQUIRES(rounds->c->lock)
+static void put(struct cox_rounds *rounds) COXI_REQUIRES(rounds->c->lock)
 {
     struct coxi_rounds_state *state = &rounds->c->closures->rounds;
-    rounds->id = id != UINT32_MAX ? id : state->n_sequences;
-    state->n_sequences =
-        rounds->id >= state->n_sequences ? rounds->id + 1 : state->n_sequences;
     rounds->next = state->sequences;
     state->sequences = rounds;
 }
@@ -63,13 +59,14 @@ int cox_rounds_create(struct cox_coordinator *c, const struct cox_rounds_spec *s
     rounds->c = c;
     rounds->spec = known;
     coxi_lock(&c->lock);
-    put(rounds, UINT32_MAX);
+    rounds->id = c->session.generation << 32 | c->closures->rounds.n_sequences++;
+    put(rounds);
     coxi_unlock(&c->lock);
     *ret = rounds;
     return 0;
 }
 
-int coxi_rounds_inherit(struct cox_coordinator *c, uint32_t id,
+int coxi_rounds_inherit(struct cox_coordinator *c, uint64_t id,
                         const struct cox_rounds_spec *spec, struct cox_rounds **ret)
 {
     coxi_lock(&c->lock);
@@ -81,22 +78,26 @@ int coxi_rounds_inherit(struct cox_coordinator *c, uint32_t id,
         rounds->c = c;
         rounds->spec = *spec;
         rounds->inherited = true;
-        put(rounds, id);
+        rounds->id = id;
+        put(rounds);
     }
     coxi_unlock(&c->lock);
     *ret = rounds;
     return rounds != NULL ? 0 : coxi_error_memory("a sequence of rounds");
 }
 
-uint64_t coxi_rounds_whole(const struct cox_coordinator *c, uint64_t id)
+uint64_t coxi_rounds_whole(struct cox_coordinator *c, uint64_t id)
 {
-    for (const struct cox_rounds *rounds = c->closures->rounds.sequences;
-         rounds != NULL; rounds = rounds->next) {
-        for (const struct coxi_round *round = rounds->first; round != NULL;
-             round = round->next) {
-            if (round->first <= id && id < round->first + round->n) {
-                return round->first + round->n;
-            }
+    coxi_lock(&c->lock);
+    const struct cox_rounds *rounds = c->closures->rounds.sequences;
+    coxi_unlock(&c->lock);
+    for (; rounds != NULL; rounds = rounds->next) {
+        const struct coxi_round *round = rounds->first;
+        while (round != NULL && (id < round->first || id >= round->first + round->n)) {
+            round = round->next;
+        }
+        if (round != NULL) {
+            return round->first + round->n;
         }
     }
     return id;
