@@ -285,6 +285,7 @@ static bool read_rules(const json_t *in, struct coxi_variable *v)
            LATER(get_u32, in, "nonfinite", &v->nonfinite) &&
            LATER(get_u32, in, "staleness_action", &v->staleness.action) &&
            LATER(get_u64, in, "staleness_max", &v->staleness.max) &&
+           LATER(get_float, in, "delay_compensation", &v->staleness.compensation) &&
            LATER(get_u32, in, "metric", &v->metric) &&
            LATER(read_lifecycle, in, "lifecycle", &v->lifecycle);
 }

@@ -140,6 +140,7 @@ static json_t *variable_json(const struct coxi_variable *v)
     put_count(variable, "nonfinite", v->nonfinite);
     put_count(variable, "staleness_action", v->staleness.action);
     put_count(variable, "staleness_max", v->staleness.max);
+    put_number(variable, "delay_compensation", v->staleness.compensation);
     put_count(variable, "metric", v->metric);
     return variable;
 }

@@ -60,16 +60,17 @@ static const struct field fields[] = {
             SCHEDULE(warmup_steps) FIELD("initializer.kind", initializer.kind, NULL)
                 FIELD("initializer.a", initializer.a, NULL) FIELD("initializer.b",
                                                                   initializer.b, NULL)
-                    FIELD("initializer.seed", initializer.seed, NULL)
-                        FIELD("wire_dtype", wire_dtype, type_name)
-                            FIELD("wire_rounding", wire_rounding, NULL)
-                                FIELD("staleness_action", staleness.action, NULL)
-                                    FIELD("staleness_max", staleness.max, NULL)
-                                        FIELD("nonfinite", nonfinite, NULL) LIFECYCLE(
-                                            admit_count) LIFECYCLE(admit_probability)
-                                            LIFECYCLE(evict_age) LIFECYCLE(evict_count)
-                                                LIFECYCLE(evict_count_age)
-                                                    LIFECYCLE(rows_max)};
+                    FIELD("initializer.seed", initializer.seed,
+                          NULL) FIELD("wire_dtype", wire_dtype, type_name)
+                        FIELD("wire_rounding", wire_rounding,
+                              NULL) FIELD("staleness_action", staleness.action, NULL)
+                            FIELD("staleness_max", staleness.max, NULL)
+                                FIELD("delay_compensation", staleness.compensation,
+                                      NULL) FIELD("nonfinite", nonfinite, NULL)
+                                    LIFECYCLE(admit_count) LIFECYCLE(admit_probability)
+                                        LIFECYCLE(evict_age) LIFECYCLE(evict_count)
+                                            LIFECYCLE(evict_count_age)
+                                                LIFECYCLE(rows_max)};
 
 /* A list in words; items that do not fit are left out. */
 struct list {

@@ -18,6 +18,7 @@ bool coxi_elements_take(uint32_t dtype, enum coxi_op op)
     case COXI_OP_GRADIENT:
     case COXI_OP_RATE:
     case COXI_OP_ROUND:
+    case COXI_OP_COMPENSATED:
         break;
     }
     return false;
@@ -54,6 +55,7 @@ bool coxi_elements_take(uint32_t dtype, enum coxi_op op)
         case COXI_OP_GRADIENT:                                                         \
         case COXI_OP_RATE:                                                             \
         case COXI_OP_ROUND:                                                            \
+        case COXI_OP_COMPENSATED:                                                      \
             break;                                                                     \
         }                                                                              \
     }

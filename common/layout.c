@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -171,11 +172,23 @@ static int check_staleness(const struct coxi_variable *v)
                           "variable '%s': staleness_max needs a staleness_action",
                           v->name);
     }
-    return s->action == COXI_STALENESS_APPLY || coxi_variable_is_trained(v)
+    if (!(s->compensation >= 0) || isinf(s->compensation) ||
+        (s->compensation > 0 &&
+         (v->wire_dtype != 0 || v->optimizer.clip_norm > 0 ||
+          v->optimizer.kind == COXI_OPTIMIZER_ROWWISE_ADAGRAD))) {
+        return coxi_error(COX_EINVAL,
+                          "variable '%s': delay_compensation is %g: it is a finite "
+                          "number, and 0 with a wire_dtype, with clip_norm and with "
+                          "row-wise Adagrad",
+                          v->name, (double)s->compensation);
+    }
+    bool any = s->action != COXI_STALENESS_APPLY || s->compensation > 0;
+    return !any || coxi_variable_is_trained(v)
                ? 0
                : coxi_error(COX_EINVAL,
-                            "variable '%s': staleness_action is for variables with an "
-                            "optimizer, and not for loss scales",
+                            "variable '%s': staleness_action and delay_compensation "
+                            "are for variables with an optimizer, and not for loss "
+                            "scales",
                             v->name);
 }
 
@@ -299,7 +312,8 @@ static bool rules_equal(const struct coxi_variable *a, const struct coxi_variabl
            a->wire_dtype == b->wire_dtype && a->wire_rounding == b->wire_rounding &&
            a->nonfinite == b->nonfinite && a->metric == b->metric &&
            a->staleness.action == b->staleness.action &&
-           a->staleness.max == b->staleness.max;
+           a->staleness.max == b->staleness.max &&
+           float_equal(a->staleness.compensation, b->staleness.compensation);
 }
 
 bool coxi_variable_equal(const struct coxi_variable *a, const struct coxi_variable *b)

@@ -74,6 +74,17 @@ void coxi_optimizer_unscale(struct coxi_optimizer_step *step, float loss_scale)
     step->unscale = scaled ? 1 / loss_scale : 1;
 }
 
+void coxi_optimizer_compensate(const struct coxi_optimizer_step *step, float lambda,
+                               const float *restrict w, const float *restrict base,
+                               const float *restrict g, size_t n, float *restrict ret)
+{
+    /* w - base comes before the second g, because a square of g may be infinite */
+    float factor = lambda * step->unscale;
+    for (size_t i = 0; i < n; i++) {
+        ret[i] = g[i] + g[i] * (factor * g[i] * (w[i] - base[i]));
+    }
+}
+
 /* ---- gradients as the rule sees them */
 
 static float clip(float g, float most)

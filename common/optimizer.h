@@ -20,6 +20,9 @@
  *                 the rate
  *   FTRL-proximal McMahan et al., KDD 2013, algorithm 1; keras.optimizers.Ftrl:
  *                 its l2 is half of the paper's lambda 2
+ *   delay compensation
+ *                 Zheng et al.: Asynchronous stochastic gradient descent with delay
+ *                 compensation, ICML 2017, algorithm 2 with a constant lambda
  *   loss scale    Micikevicius et al.: Mixed precision training, ICLR 2018, 3.2; as
  *                 torch.amp.GradScaler with a backoff of 1 / growth, at least 1 (a
  *                 scale that is below 1 stays)
@@ -71,6 +74,16 @@ void coxi_optimizer_begin(const struct coxi_optimizer *optimizer, uint64_t step,
 /* The gradients of the step are multiplied by `loss_scale` (0: by nothing): divides
  * them by it before all else. Does nothing for the gradient of a loss scale itself. */
 void coxi_optimizer_unscale(struct coxi_optimizer_step *step, float loss_scale);
+
+/*
+ * Delay compensation: a gradient g that was computed from the values `base`, while the
+ * values are w by now, becomes g + lambda g g (w - base); *ret may not overlap. The
+ * gradient is multiplied by a loss scale, as coxi_optimizer_unscale says, and so is the
+ * result.
+ */
+void coxi_optimizer_compensate(const struct coxi_optimizer_step *step, float lambda,
+                               const float *w, const float *base, const float *g,
+                               size_t n, float *ret);
 
 /* Updates a table's row of n values and its state. The state is in the order of the
  * layout: slots of n values each, then states of one number for the whole row. */

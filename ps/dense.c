@@ -263,6 +263,7 @@ struct gradient {
     const uint8_t *values;
     uint32_t dtype;
     float loss_scale;
+    const float *base; /* the values from which it was computed; NULL: unknown */
 };
 
 enum { PART_FLOATS = COXI_DENSE_PART / sizeof(float) };
@@ -270,7 +271,8 @@ enum { PART_FLOATS = COXI_DENSE_PART / sizeof(float) };
 static struct gradient gradient_from(const struct gradient *g, size_t i)
 {
     size_t size = g->dtype == COX_F32 ? sizeof(float) : sizeof(uint16_t);
-    return (struct gradient){g->values + i * size, g->dtype, g->loss_scale};
+    return (struct gradient){g->values + i * size, g->dtype, g->loss_scale,
+                             g->base != NULL ? g->base + i : NULL};
 }
 
 /* n numbers from the i-th on, in place or converted to `room`. */
@@ -292,14 +294,21 @@ static void apply(struct coxi_dense *dense, const struct coxi_optimizer_step *st
     float *w = (float *)(void *)dense->data;
     for (size_t at = span.start; at < span.end;) {
         float room[PART_FLOATS];
+        float compensated[PART_FLOATS];
         size_t n = part_of(at, span.end) / sizeof(float);
         size_t first = at / sizeof(float);
         float *slots[COXI_SLOTS_MAX] = {NULL};
         for (size_t s = 0; s < dense->layout.n_slots; s++) {
             slots[s] = dense->states[s] + first;
         }
-        const float *from = floats(g, (at - span.start) / sizeof(float), n, room);
+        size_t i = (at - span.start) / sizeof(float);
+        const float *from = floats(g, i, n, room);
         lock_to_change(dense, at);
+        if (g->base != NULL) {
+            coxi_optimizer_compensate(step, dense->variable->staleness.compensation,
+                                      w + first, g->base + i, from, n, compensated);
+            from = compensated;
+        }
         coxi_optimizer_apply(step, w + first, slots, from, n);
         coxi_unlock(coxi_dense_lock(dense, at));
         at += n * sizeof(float);
@@ -397,32 +406,43 @@ static const uint8_t *combine_span(struct coxi_dense *dense, struct span span,
     return from;
 }
 
+/* Raise the version only after the update, because a reader that sees this version must
+ * find the whole update. */
+static void raise_version(struct coxi_dense *dense)
+{
+    atomic_fetch_add_explicit(&dense->version, 1, memory_order_release);
+}
+
+static void combine(struct coxi_dense *dense, const struct coxi_dense_rows *rows,
+                    enum coxi_op op, const uint8_t *from)
+{
+    for (size_t i = 0; rows->count > 0 && i < n_spans(rows); i++) {
+        from = combine_span(dense, span_of(dense, rows, i), op, from);
+    }
+    if (rows->count > 0) {
+        raise_version(dense);
+    }
+}
+
+void coxi_dense_push(struct coxi_dense *dense, const struct coxi_dense_rows *rows,
+                     const struct coxi_dense_gradient *gradient)
+{
+    update_gradient(dense, rows, gradient->step,
+                    &(struct gradient){gradient->values, gradient->dtype,
+                                       gradient->loss_scale, gradient->base});
+    raise_version(dense);
+}
+
 void coxi_dense_update(struct coxi_dense *dense, const struct coxi_dense_rows *rows,
                        enum coxi_op op, uint64_t step, uint32_t dtype,
                        const void *values)
 {
-    coxi_dense_update_scaled(dense, rows, op, step, dtype, values, 0);
-}
-
-void coxi_dense_update_scaled(struct coxi_dense *dense,
-                              const struct coxi_dense_rows *rows, enum coxi_op op,
-                              uint64_t step, uint32_t dtype, const void *values,
-                              float loss_scale)
-{
-    const uint8_t *from = values;
-    if (rows->count == 0 && op != COXI_OP_GRADIENT) {
-        return;
-    }
+    const struct coxi_dense_gradient gradient = {step, dtype, values, 0, NULL};
     if (op == COXI_OP_GRADIENT) {
-        update_gradient(dense, rows, step, &(struct gradient){from, dtype, loss_scale});
+        coxi_dense_push(dense, rows, &gradient);
     } else {
-        for (size_t i = 0; i < n_spans(rows); i++) {
-            from = combine_span(dense, span_of(dense, rows, i), op, from);
-        }
+        combine(dense, rows, op, values);
     }
-    /* Raise the version only after the update, because a reader that sees this version
-     * must find the whole update. */
-    atomic_fetch_add_explicit(&dense->version, 1, memory_order_release);
 }
 
 void coxi_dense_pass(struct coxi_dense *dense)

@@ -63,12 +63,18 @@ void coxi_dense_update(struct coxi_dense *dense, const struct coxi_dense_rows *r
                        enum coxi_op op, uint64_t step, uint32_t dtype,
                        const void *values);
 
-/* Like coxi_dense_update, for gradients that were multiplied by `loss_scale` (0: by
- * nothing): the update divides them by it. */
-void coxi_dense_update_scaled(struct coxi_dense *dense,
-                              const struct coxi_dense_rows *rows, enum coxi_op op,
-                              uint64_t step, uint32_t dtype, const void *values,
-                              float loss_scale);
+/* Applies a gradient. It was multiplied by `loss_scale` (0: by none), and computed from
+ * the values `base` (NULL: that does not matter, or they are unknown). */
+struct coxi_dense_gradient {
+    uint64_t step;
+    uint32_t dtype; /* of its values */
+    const void *values;
+    float loss_scale;
+    const float *base;
+};
+
+void coxi_dense_push(struct coxi_dense *dense, const struct coxi_dense_rows *rows,
+                     const struct coxi_dense_gradient *gradient);
 
 /* Counts a gradient that is not applied: later ones have the t that they would have
  * after it. The version stays. */

@@ -44,6 +44,23 @@ static int take_values(struct coxi_ready *update, const uint8_t **at, size_t *le
     return 0;
 }
 
+/* Takes the values from which a gradient was computed off the payload. */
+static int take_bases(struct coxi_ready *update, const uint8_t **at, size_t *len)
+{
+    const struct coxi_variable *variable = update->place.part->variable;
+    size_t bytes = coxi_align(update->place.rows.count * update->place.row_bytes, 8);
+    if (!(variable->staleness.compensation > 0) || bytes > *len) {
+        return coxi_error(COX_EINVAL,
+                          "variable '%s' takes no compensated gradients, or the values "
+                          "are missing from which one was computed",
+                          variable->name);
+    }
+    update->bases = (const float *)(const void *)*at;
+    *at += bytes;
+    *len -= bytes;
+    return 0;
+}
+
 /* The number from which a table decides, for this update, which keys it admits by
  * chance. */
 static uint64_t draw_of(const struct coxi_commit *commit, uint32_t variable)
@@ -66,6 +83,7 @@ static struct coxi_table_change change_of(const struct coxi_ready *update,
         .keys = update->place.rows.listed,
         .n = update->place.rows.count,
         .values = update->widened_at > 0 ? (const void *)widened : update->values,
+        .bases = update->bases,
         .rows = (struct coxi_row **)(void *)(scratch->data + update->rows_at),
     };
 }
@@ -148,7 +166,9 @@ int coxi_ready_take(const struct coxi_store *store, const struct coxi_commit *co
                     const struct coxi_update *update, const uint8_t **at, size_t *len,
                     struct coxi_ready *ret)
 {
-    struct coxi_ready ready = {.op = (enum coxi_op)update->op,
+    bool is_compensated = update->op == COXI_OP_COMPENSATED;
+    struct coxi_ready ready = {.op = is_compensated ? COXI_OP_GRADIENT
+                                                    : (enum coxi_op)update->op,
                                .step = commit->step,
                                .draw = draw_of(commit, update->variable),
                                .loss_scale = commit->loss_scale};
@@ -158,11 +178,14 @@ int coxi_ready_take(const struct coxi_store *store, const struct coxi_commit *co
         r = coxi_store_holds(store, &ready.place);
     }
     if (r == 0) {
-        r = check_op(ready.place.part->variable, update->op);
+        r = check_op(ready.place.part->variable, ready.op);
     }
     if (r == 0) {
         ready.dtype = values_dtype(ready.place.part->variable, ready.op);
         r = take_values(&ready, at, len);
+    }
+    if (r == 0 && is_compensated) {
+        r = take_bases(&ready, at, len);
     }
     if (r == 0) {
         size_t i = (size_t)(update - commit->updates);
@@ -197,10 +220,14 @@ void coxi_ready_apply(const struct coxi_ready *update,
         if (place->part->table == NULL) {
             coxi_dense_pass(place->part->dense);
         }
+    } else if (place->part->table == NULL && update->op == COXI_OP_GRADIENT) {
+        const struct coxi_dense_gradient gradient = {update->step, update->dtype,
+                                                     update->values, update->loss_scale,
+                                                     update->bases};
+        coxi_dense_push(place->part->dense, &place->rows, &gradient);
     } else if (place->part->table == NULL) {
-        coxi_dense_update_scaled(place->part->dense, &place->rows, update->op,
-                                 update->step, update->dtype, update->values,
-                                 update->loss_scale);
+        coxi_dense_update(place->part->dense, &place->rows, update->op, update->step,
+                          update->dtype, update->values);
     } else if (update->resolved) {
         struct coxi_table_change change = change_of(update, scratch);
         coxi_table_update(place->part->table, &change);

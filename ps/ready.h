@@ -20,8 +20,9 @@ struct coxi_ready {
     /* offset in scratch of the values converted to F32; 0: they are not converted */
     size_t widened_at;
     const void *values;
-    bool resolved;  /* a table's update: its rows are known ... */
-    size_t rows_at; /* ... and listed at this offset in scratch */
+    const float *bases; /* of a gradient: the values it was computed from, or NULL */
+    bool resolved;      /* a table's update: its rows are known ... */
+    size_t rows_at;     /* ... and listed at this offset in scratch */
     uint64_t draw;
     uint64_t step;
     float loss_scale; /* of gradients; 0: none */

@@ -9,7 +9,7 @@
  * The staleness of a gradient is what its values have missed when the round ends. If its
  * variable drops or scales stale gradients, that happens before the sum. A round whose
  * gradients of a variable are all dropped does not touch that variable, and its t does
- * not rise.
+ * not rise. Gradients of a round are not compensated for delays.
  *
  * Threads: as in commit.c. Memory: the sums of a round, and as much again for the search
  * for equal rows; all in scratch. Cost: a hash for each listed row.
@@ -281,7 +281,8 @@ static int sum(struct ending *ending, const struct source *sources, size_t n)
     }
     update.dtype = COX_F32;
     update.is_aged = false; /* its sources are */
-    update.loss_scale = 0;  /* its step is that of the first source */
+    update.bases = NULL;
+    update.loss_scale = 0; /* its step is that of the first source */
     return append(ending, &ending->updates, &update, sizeof(update));
 }
 

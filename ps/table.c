@@ -462,6 +462,20 @@ int coxi_table_resolve(struct coxi_table *table, const struct coxi_table_change 
 
 /* ---- updating */
 
+/* Applies the i-th gradient, compensated. The row's bucket is locked. */
+static void push_compensated(struct coxi_table *table,
+                             const struct coxi_table_change *change, size_t i,
+                             const struct coxi_optimizer_step *step)
+{
+    float compensated[COXI_TABLE_DIM_MAX];
+    float *row = (float *)change->rows[i];
+    size_t at = i * table->dim;
+    coxi_optimizer_compensate(step, table->variable->staleness.compensation, row,
+                              change->bases + at, change->values + at, table->dim,
+                              compensated);
+    coxi_optimizer_row(step, row, row + table->dim, compensated, table->dim);
+}
+
 static void update_row(struct coxi_table *table, const struct coxi_table_change *change,
                        size_t i, const struct coxi_optimizer_step *step, uint64_t now)
 {
@@ -470,7 +484,9 @@ static void update_row(struct coxi_table *table, const struct coxi_table_change 
     struct coxi_bucket *bucket =
         coxi_table_bucket(table, coxi_hash_key(change->keys[i]));
     coxi_spin_lock(&bucket->lock);
-    if (change->op == COXI_OP_GRADIENT) {
+    if (change->op == COXI_OP_GRADIENT && change->bases != NULL) {
+        push_compensated(table, change, i, step);
+    } else if (change->op == COXI_OP_GRADIENT) {
         coxi_optimizer_row(step, row, row + table->dim, from, table->dim);
     } else {
         coxi_elements_combine(COX_F32, change->op, row, from, table->value_bytes);

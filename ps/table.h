@@ -53,6 +53,7 @@ struct coxi_table_change {
     const float *values;    /* n * dim */
     struct coxi_row **rows; /* room for n: coxi_table_resolve puts the rows here */
     float loss_scale;       /* of gradients; 0: none */
+    const float *bases;     /* the values from which they were computed, or NULL */
 };
 
 /*

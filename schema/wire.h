@@ -50,6 +50,8 @@ enum coxi_op {
     COXI_OP_MAX,   /* the last one for rows */
     COXI_OP_RATE,  /* for a whole variable: its learning rate and schedule */
     COXI_OP_ROUND, /* for no variable: ends a round */
+    /* a gradient that comes with the values from which it was computed */
+    COXI_OP_COMPENSATED,
 };
 
 /* In place of the first row of an item or update: the payload lists its rows. */

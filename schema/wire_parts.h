@@ -153,8 +153,9 @@ fb::Offset<wire::Variable> encode_variable(Builder &b, const struct coxi_variabl
                                   l.evict_count, l.evict_count_age, l.rows_max);
     }
     fb::Offset<wire::Staleness> staleness;
-    if (v.staleness.action != 0 || v.staleness.max != 0) {
-        staleness = wire::CreateStaleness(b, v.staleness.action, v.staleness.max);
+    const struct coxi_staleness &s = v.staleness;
+    if (s.action != 0 || s.max != 0 || s.compensation != 0) {
+        staleness = wire::CreateStaleness(b, s.action, s.max, s.compensation);
     }
     return wire::CreateVariable(b, v.id, name, static_cast<wire::Kind>(v.kind), v.dtype,
                                 shape, shards, optimizer, initializer, v.wire_dtype,
@@ -196,7 +197,8 @@ bool decode_variable(const wire::Variable *v, struct coxi_variable *ret)
                           l->evict_count(), l->evict_count_age(),   l->rows_max()};
     }
     if (v->staleness() != nullptr) {
-        ret->staleness = {v->staleness()->action(), v->staleness()->max()};
+        ret->staleness = {v->staleness()->action(), v->staleness()->compensation(),
+                          v->staleness()->max()};
     }
     return true;
 }

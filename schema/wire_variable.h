@@ -81,6 +81,7 @@ struct coxi_lifecycle {
 
 struct coxi_staleness {
     uint32_t action;
+    float compensation;
     uint64_t max;
 };
 

@@ -15,6 +15,7 @@
 
 #include "common/dtype.h"
 #include "common/sync.h"
+#include "worker/bases.h"
 #include "worker/rows.h"
 #include "worker/run.h"
 #include "worker/versions.h"
@@ -162,10 +163,11 @@ struct coxi_fetch; /* pull.c */
 /* Memory that the calls of a running step work in. There is one for each running step,
  * not for each attempt, because an attempt that commits needs none. */
 struct coxi_scratch {
-    struct coxi_spare spare;                      /* must be the first member */
-    struct coxi_spread spread;                    /* of the current call */
-    struct coxi_buffer places;                    /* of the rows of an update */
-    struct coxi_versions versions;                /* of what the step has pulled */
+    struct coxi_spare spare;       /* must be the first member */
+    struct coxi_spread spread;     /* of the current call */
+    struct coxi_buffer places;     /* of the rows of an update */
+    struct coxi_versions versions; /* of what the step has pulled */
+    struct coxi_bases bases; /* ... and the values, where gradients are compensated */
     struct coxi_fetch *fetches[COXI_FETCHES_MAX]; /* pulls; NULL: not made yet */
 };
 

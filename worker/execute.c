@@ -81,6 +81,7 @@ static void scratch_free(struct coxi_spare *spare)
     coxi_spread_fini(&scratch->spread);
     coxi_buffer_fini(&scratch->places);
     coxi_versions_fini(&scratch->versions);
+    coxi_bases_fini(&scratch->bases);
     free(scratch);
 }
 
@@ -134,6 +135,7 @@ static int attempt_take(struct coxi_run *run, struct coxi_attempt **ret)
     *ret = attempt_of(spare);
     (*ret)->scratch = (struct coxi_scratch *)scratch;
     coxi_versions_begin(&(*ret)->scratch->versions);
+    coxi_bases_begin(&(*ret)->scratch->bases);
     return 0;
 }
 

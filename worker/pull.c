@@ -102,6 +102,12 @@ static int add_pull(struct coxi_fetch *fetch, const struct cox_pull *pull)
                           "that is pulled whole can have",
                           v->name, pull->flags);
     }
+    if (v->staleness.compensation > 0) {
+        r = coxi_base_pulls_add(&fetch->bases, pull, v);
+    }
+    if (r != 0) {
+        return r;
+    }
     return pull->rows.form == COX_ROWS_LISTED ? coxi_pull_listed(fetch, pull)
                                               : pull_range(fetch, pull);
 }
@@ -362,6 +368,7 @@ static void fetch_reset(struct coxi_fetch *fetch, bool at_once)
     struct coxi_attempt *attempt = fetch->attempt;
     fetch->at_once = at_once;
     fetch->places.len = fetch->doubled.len = 0;
+    coxi_base_pulls_reset(&fetch->bases);
     for (uint32_t p = 0; p < attempt->n_targets; p++) {
         struct coxi_part *part = &fetch->parts[p];
         part->items.len = part->list.len = 0;
@@ -472,6 +479,9 @@ int coxi_pull_wait(struct coxi_attempt *attempt, struct coxi_fetch *fetch)
         if (fetch->doubled.len > 0) {
             coxi_pull_move_apart(fetch);
         }
+        r = coxi_bases_take(&attempt->scratch->bases, &fetch->bases);
+    }
+    if (r == 0) {
         r = coxi_attempt_check(attempt);
     }
     return r;
@@ -504,6 +514,7 @@ void coxi_pulls_free(struct coxi_scratch *scratch)
         if (fetch != NULL) {
             coxi_buffer_fini(&fetch->places);
             coxi_buffer_fini(&fetch->doubled);
+            coxi_base_pulls_fini(&fetch->bases);
         }
         free(fetch);
     }

@@ -55,8 +55,9 @@ struct coxi_fetch {
     bool under_way;
     bool at_once;
     struct coxi_answers answers;
-    struct coxi_buffer places;  /* u32 */
-    struct coxi_buffer doubled; /* struct coxi_doubled */
+    struct coxi_buffer places;    /* u32 */
+    struct coxi_buffer doubled;   /* struct coxi_doubled */
+    struct coxi_base_pulls bases; /* pulls whose values are kept */
     uint32_t n_parts;
     struct coxi_part parts[]; /* one for each ps */
 };

@@ -36,8 +36,9 @@ struct update {
     uint32_t dtype; /* type in which the values are sent */
     bool guarded;   /* all values must be below `limit` */
     float limit;
-    bool skippable; /* a gradient, which is not applied after an overflow */
-    bool counted;   /* every shard counts it, even if it changes no row there */
+    bool skippable;   /* a gradient, which is not applied after an overflow */
+    bool compensated; /* a gradient that takes along the values that were pulled */
+    bool counted;     /* every shard counts it, even if it changes no row there */
     /* its places in coxi_versions, as in struct cox_variable; a gradient's only */
     size_t versions;
     size_t n_versions;
@@ -75,6 +76,7 @@ static struct update update_of(const struct coxi_attempt *attempt,
                  (attempt->scale != NULL ? attempt->loss_scale : 1),
         .skippable =
             op == COXI_OP_GRADIENT && v->optimizer.kind != COXI_OPTIMIZER_LOSS_SCALE,
+        .compensated = op == COXI_OP_GRADIENT && v->staleness.compensation > 0,
         .counted = op == COXI_OP_GRADIENT && variable->counts,
         .versions = variable->versions,
         .n_versions = op == COXI_OP_GRADIENT ? variable->n_versions : 0,
@@ -237,6 +239,38 @@ static size_t put_values(struct coxi_target *target, const struct update *update
     return bad;
 }
 
+/* Appends the values from which a compensated gradient was computed, if the step has
+ * pulled them all. The values of the gradient are in place; `listed`: its rows are listed
+ * before them. */
+static int put_bases(struct coxi_attempt *attempt, struct coxi_target *target,
+                     const struct update *update, bool listed, uint64_t begin,
+                     size_t count)
+{
+    struct coxi_buffer *payload = &target->update_payload;
+    size_t bytes = count * update->row_bytes;
+    size_t padded = coxi_align(bytes, 8);
+    bool known = false;
+    int r = update->compensated ? coxi_buffer_reserve(payload, padded) : 0;
+    if (r == 0 && update->compensated) {
+        const uint64_t *rows =
+            (const uint64_t *)(const void *)(payload->data + target->list_at);
+        r = coxi_bases_get(&attempt->scratch->bases, update->variable,
+                           listed ? rows : NULL, begin, count,
+                           payload->data + payload->len, &known);
+    }
+    if (r != 0 || !known) {
+        return r;
+    }
+    memset(payload->data + payload->len + bytes, 0, padded - bytes);
+    payload->len += padded;
+    ((struct coxi_update *)(void *)(target->updates.data + target->updates.len) - 1)
+        ->op = COXI_OP_COMPENSATED;
+    ((struct coxi_gradient *)(void *)(target->gradients.data + target->gradients.len) -
+     1)
+        ->len += padded;
+    return 0;
+}
+
 /* Appends an update of no rows, if the shard must count it. */
 static int update_nothing(struct coxi_target *target, const struct update *update,
                           const struct coxi_shard *shard)
@@ -278,7 +312,7 @@ static int update_range(struct coxi_attempt *attempt, const struct update *updat
                        values + (part.begin - begin) * update->row_bytes, bytes);
         r = bad < part.count * numbers
                 ? nonfinite(attempt, update, target, bad, part.begin + bad / numbers)
-                : 0;
+                : put_bases(attempt, target, update, false, part.begin, part.count);
         if (r != 0) {
             return r;
         }
@@ -345,7 +379,7 @@ static int finish_list(struct coxi_attempt *attempt, const struct update *update
                             count * update->row_bytes);
     return bad < count * numbers
                ? nonfinite(attempt, update, target, bad, list[bad / numbers])
-               : 0;
+               : put_bases(attempt, target, update, true, 0, count);
 }
 
 /* Opens the update for the rows that a ps has, if there are any. */

@@ -231,7 +231,8 @@ int cox_variable_create(struct cox_coordinator *c, const struct cox_variable_spe
     wanted.wire_dtype = s.wire_dtype;
     wanted.wire_rounding = s.wire_rounding;
     wanted.nonfinite = s.nonfinite;
-    wanted.staleness = (struct coxi_staleness){s.staleness_action, s.staleness_max};
+    wanted.staleness = (struct coxi_staleness){s.staleness_action, s.delay_compensation,
+                                               s.staleness_max};
     r = coxi_rules_set(&wanted, &s.optimizer, &s.initializer);
     if (r != 0) {
         return r;
@@ -271,15 +272,16 @@ int cox_table_create(struct cox_coordinator *c, const struct cox_table_spec *spe
     if (s.name == NULL) {
         return coxi_error(COX_EINVAL, "cox_table_create needs a spec with a name");
     }
-    struct coxi_variable wanted = {.name = s.name,
-                                   .kind = COXI_KIND_TABLE,
-                                   .dtype = COX_F32,
-                                   .rank = 1,
-                                   .shape = {s.dim},
-                                   .wire_dtype = s.wire_dtype,
-                                   .wire_rounding = s.wire_rounding,
-                                   .nonfinite = s.nonfinite,
-                                   .staleness = {s.staleness_action, s.staleness_max}};
+    struct coxi_variable wanted = {
+        .name = s.name,
+        .kind = COXI_KIND_TABLE,
+        .dtype = COX_F32,
+        .rank = 1,
+        .shape = {s.dim},
+        .wire_dtype = s.wire_dtype,
+        .wire_rounding = s.wire_rounding,
+        .nonfinite = s.nonfinite,
+        .staleness = {s.staleness_action, s.delay_compensation, s.staleness_max}};
     r = coxi_rules_set(&wanted, &s.optimizer, &s.initializer);
     coxi_rules_seed(&wanted, c->options.seed);
     coxi_rules_set_lifecycle(&wanted, &s.lifecycle);

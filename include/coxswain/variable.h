@@ -247,6 +247,21 @@ enum cox_staleness_action {
 };
 
 /*
+ * Delay compensation (DC-ASGD; Zheng et al.: Asynchronous stochastic gradient descent with
+ * delay compensation, ICML 2017). A gradient g that a step computed from the values
+ * w_pulled is applied as g + lambda g g (w - w_pulled), number by number, where w are the
+ * values at that moment: a guess of the gradient at w, with g g in place of the second
+ * derivative. lambda is delay_compensation; the paper uses 0.04 for image classifiers.
+ * Scaling comes before it, clipping by value and weight_decay after it.
+ *
+ * Steps send the values that they have pulled last along with their gradients, so pushes
+ * of this variable have twice the bytes, and a worker keeps a copy of what its steps pull
+ * from it. If a step has not pulled all rows of a push in its last pull of the variable,
+ * that push is applied without compensation, as are the gradients of a round. Not with a
+ * wire_dtype, clip_norm or COX_ROWWISE_ADAGRAD (COX_EINVAL).
+ */
+
+/*
  * A dense variable: of rank 1 or more, without a dimension of size 0. Only an F32
  * variable may have an optimizer, or initial values other than zeros.
  *
@@ -295,6 +310,9 @@ struct cox_variable_spec {
      * missed more: staleness_action. */
     uint64_t staleness_max;
     uint32_t staleness_action; /* enum cox_staleness_action */
+
+    /* The lambda of delay compensation, see above; 0: none. */
+    float delay_compensation;
 };
 #define COX_VARIABLE_SPEC_INIT COX_INIT(cox_variable_spec)
 
@@ -348,6 +366,7 @@ struct cox_table_spec {
     uint32_t wire_rounding;    /* As in struct cox_variable_spec. */
     uint64_t staleness_max;    /* As in struct cox_variable_spec. */
     uint32_t staleness_action; /* enum cox_staleness_action */
+    float delay_compensation;  /* As in struct cox_variable_spec. */
 };
 #define COX_TABLE_SPEC_INIT COX_INIT(cox_table_spec)
 

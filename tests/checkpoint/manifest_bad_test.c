@@ -151,10 +151,10 @@ static void write_zeros_out(json_t *root)
     json_t *v;
     json_array_foreach(json_object_get(root, "variables"), i, v)
     {
-        json_t *zeros =
-            json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:{}}", "wire_dtype", 0,
-                      "wire_rounding", 0, "nonfinite", 0, "metric", 0,
-                      "staleness_action", 0, "staleness_max", 0, "lifecycle");
+        json_t *zeros = json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:{}}",
+                                  "wire_dtype", 0, "wire_rounding", 0, "nonfinite", 0,
+                                  "metric", 0, "staleness_action", 0, "staleness_max",
+                                  0, "delay_compensation", 0, "lifecycle");
         json_t *rates = json_pack("{s:i, s:i}", "kind", 0, "steps", 0);
         json_t *numbers = json_object();
 #define PUT(name) (void)json_object_set_new(numbers, #name, json_real(0));
@@ -236,7 +236,7 @@ static const struct {
     {"variables/1/initializer", {"kind", "a", "b", "seed"}, "variables"},
     {"variables/1",
      {"wire_dtype", "wire_rounding", "nonfinite", "metric", "lifecycle",
-      "staleness_action", "staleness_max"},
+      "staleness_action", "staleness_max", "delay_compensation"},
      NULL},
     {"variables/1/lifecycle",
      {"admit_count", "admit_probability", "evict_age", "evict_count", "evict_count_age",

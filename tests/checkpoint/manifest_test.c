@@ -114,9 +114,15 @@ TEST(what_is_said_of_a_variable_is_read_back)
     v.wire_rounding = COXI_ROUND_STOCHASTIC;
     v.nonfinite = COXI_NONFINITE_ALLOW;
     v.lifecycle = (struct coxi_lifecycle){1, 0.5F, 2, 3, 4, 5};
-    v.staleness = (struct coxi_staleness){COXI_STALENESS_SCALE, (uint64_t)1 << 60};
+    v.staleness = (struct coxi_staleness){COXI_STALENESS_SCALE, 0, (uint64_t)1 << 60};
     with.variables = one;
     with.n_variables = 1;
+    assert_code(0, coxi_manifest_write(&with, coxi_test_dir()));
+    assert_code(0, coxi_manifest_read(coxi_test_dir(), &m));
+    assert_true(coxi_variable_equal(&v, m->variables[0]));
+    coxi_manifest_free(m);
+    v.wire_dtype = v.wire_rounding = 0;
+    v.staleness.compensation = 0.04F;
     assert_code(0, coxi_manifest_write(&with, coxi_test_dir()));
     assert_code(0, coxi_manifest_read(coxi_test_dir(), &m));
     assert_true(coxi_variable_equal(&v, m->variables[0]));

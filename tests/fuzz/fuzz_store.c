@@ -131,6 +131,7 @@ static void create(struct world *w)
     if (coxi_variable_is_trained(v)) {
         v->staleness.action = v->optimizer.kind % COXI_STALENESS_END;
         v->staleness.max = v->staleness.action != 0 ? v->id % 2 : 0;
+        v->staleness.compensation = v->id % 4 > 1 ? 0.5F : 0.0F;
     }
     v->shape[0] =
         v->kind == COXI_KIND_TABLE ? 1 + fuzz_below(&w->input, 40) : shards[0].count;
@@ -231,6 +232,9 @@ static void commit(struct world *w)
             .op = (uint32_t)fuzz_below(&w->input, 7),
             .begin = fuzz_below(&w->input, 3) == 0 ? COXI_ROWS_LISTED : any_number(w),
             .count = some_rows(w)};
+        if (i > 0 && updates[i].op == COXI_OP_ROUND) {
+            updates[i].op = COXI_OP_COMPENSATED;
+        }
     }
     size_t len =
         fuzz_number(&w->input, 1) * 8 * (fuzz_below(&w->input, 4) == 0 ? 16 : 1);

@@ -79,7 +79,8 @@ static const struct coxi_variable *any_variable(bench b, size_t i)
         v->wire_rounding = (uint32_t)below(b, 4);
         v->nonfinite = (uint32_t)below(b, 4);
         v->metric = (uint32_t)below(b, 6);
-        v->staleness = (struct coxi_staleness){v->nonfinite, v->wire_rounding};
+        v->staleness = (struct coxi_staleness){v->nonfinite, v->optimizer.clip_norm,
+                                               v->wire_rounding};
     }
     if (below(b, 4) == 0) {
         v->lifecycle = (struct coxi_lifecycle){.admit_count = (uint32_t)below(b, 4),
@@ -208,6 +209,9 @@ static void make_commit(bench b, struct coxi_message *m)
             .op = (uint32_t)below(b, 7),
             .begin = below(b, 3) == 0 ? COXI_ROWS_LISTED : below(b, 4),
             .count = fuzz_rows(b->input)};
+        if (i > 0 && b->made->updates[i].op == COXI_OP_ROUND) {
+            b->made->updates[i].op = COXI_OP_COMPENSATED;
+        }
         b->made->pulled[i] = b->made->updates[i].begin;
     }
     c->pulled = b->made->pulled;

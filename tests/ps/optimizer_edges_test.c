@@ -166,7 +166,8 @@ TEST(scaled_gradients_are_unscaled_before_all_else)
     struct subject s;
     subject_open(&s, &o, 1, 2);
     update_rows(s.dense, 0, 1, COXI_OP_ASSIGN, w);
-    coxi_dense_update_scaled(s.dense, &rows, COXI_OP_GRADIENT, 0, COX_F32, g, 64);
+    coxi_dense_push(s.dense, &rows,
+                    &(struct coxi_dense_gradient){0, COX_F32, g, 64, NULL});
     read_rows(s.dense, &s.variable, 0, 1, w);
     float share = 2 / sqrtf(5);
     assert_true(fabsf(w[0] - (1 - 2 * share - 0.5F)) < 1e-6F);

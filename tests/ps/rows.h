@@ -40,6 +40,7 @@ static inline double written(enum coxi_op op, double old, double value)
     case COXI_OP_GRADIENT:
     case COXI_OP_RATE:
     case COXI_OP_ROUND:
+    case COXI_OP_COMPENSATED:
         return old;
     }
     return old;

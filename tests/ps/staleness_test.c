@@ -1,9 +1,7 @@
 /* How stale gradients are, and what their variable wants done about it. */
 #include <math.h>
-#include <pthread.h>
 #include <string.h>
 
-#include "common/histogram.h"
 #include "coxswain/types.h"
 #include "ps/staleness.h"
 #include "tests/ps/stock.h"
@@ -105,6 +103,23 @@ static float value_of(struct stock *s, uint32_t variable)
     float value;
     stock_pull(s, variable, 1, &value, sizeof(value));
     return value;
+}
+
+/* Row 7 of a table. */
+static float row_of(struct stock *s, uint32_t t)
+{
+    float row;
+    const uint64_t key = 7;
+    struct coxi_pull_item item = {t, 0, 1, 0};
+    struct coxi_pull pull = {s->session, STOCK_INCARNATION, &item, 1, false};
+    struct coxi_buffer answer = {0};
+    struct coxi_buffer versions = {0};
+    assert_code(
+        0, coxi_store_pull(s->store, &pull, &key, sizeof(key), &answer, &versions));
+    memcpy(&row, answer.data, sizeof(row));
+    coxi_buffer_fini(&answer);
+    coxi_buffer_fini(&versions);
+    return row;
 }
 
 static struct coxi_histogram seen(struct stock *s, enum coxi_stale_of of,
@@ -235,7 +250,7 @@ TEST(staleness_is_never_negative_whatever_version_a_peer_names)
     static const uint64_t versions[] = {UINT64_MAX, (uint64_t)1 << 63, 1000, 1};
     struct stock s;
     stock_open(&s);
-    const struct coxi_staleness scale = {COXI_STALENESS_SCALE, 0};
+    const struct coxi_staleness scale = {COXI_STALENESS_SCALE, 0, 0};
     uint32_t v = dense(&s, "v", COXI_OPTIMIZER_SGD, &scale);
     for (size_t i = 0; i < 4; i++) {
         push(&s, v, versions[i]);
@@ -301,7 +316,7 @@ TEST(gradient_that_is_too_stale_is_dropped_and_its_closure_counts_as_applied)
     struct stock s;
     bool duplicate;
     stock_open(&s);
-    const struct coxi_staleness drop = {COXI_STALENESS_DROP, 1};
+    const struct coxi_staleness drop = {COXI_STALENESS_DROP, 0, 1};
     uint32_t v = dense(&s, "v", COXI_OPTIMIZER_SGD, &drop);
     uint64_t first = version_of(&s, v, false, 0);
     push(&s, v, first);
@@ -330,7 +345,7 @@ TEST(gradient_of_a_table_that_is_dropped_makes_no_rows)
 {
     struct stock s;
     stock_open(&s);
-    const struct coxi_staleness drop = {COXI_STALENESS_DROP, 0};
+    const struct coxi_staleness drop = {COXI_STALENESS_DROP, 0, 0};
     uint32_t t = table(&s, "t", &drop);
     uint64_t first = version_of(&s, t, true, 7);
     push_row(&s, t, 7, first);
@@ -347,7 +362,7 @@ TEST(gradient_that_is_dropped_counts_for_adam_in_snapshots_too)
     struct stock again;
     struct coxi_snapshot_file files[2];
     const char *paths[2] = {coxi_test_path("all"), coxi_test_path("changes")};
-    const struct coxi_staleness drop = {COXI_STALENESS_DROP, 0};
+    const struct coxi_staleness drop = {COXI_STALENESS_DROP, 0, 0};
     stock_open(&s);
     uint32_t v = dense(&s, "v", COXI_OPTIMIZER_ADAM, &drop);
     uint64_t first = version_of(&s, v, false, 0);
@@ -398,7 +413,7 @@ TEST(gradient_that_is_stale_is_scaled)
     struct stock s;
     const float two = 2;
     stock_open(&s);
-    const struct coxi_staleness scale = {COXI_STALENESS_SCALE, 1};
+    const struct coxi_staleness scale = {COXI_STALENESS_SCALE, 0, 1};
     uint32_t v = dense(&s, "v", COXI_OPTIMIZER_SGD, &scale);
     uint64_t first = version_of(&s, v, false, 0);
     push(&s, v, first);
@@ -416,21 +431,75 @@ TEST(gradient_that_is_stale_is_scaled)
     commit.head.loss_scale = 8;
     assert_code(0, stock_commit(&s, &commit, NULL));
     assert_true(fabsf(value_of(&s, v) - before + 2.0F / 8 / 5) < 1e-6F);
-    uint32_t t = table(&s, "t", &(struct coxi_staleness){COXI_STALENESS_SCALE, 0});
+    uint32_t t = table(&s, "t", &(struct coxi_staleness){COXI_STALENESS_SCALE, 0, 0});
     uint64_t pulled = version_of(&s, t, true, 7);
     push_row(&s, t, 7, 0);
     push_row(&s, t, 7, pulled);
-    float row;
-    struct coxi_pull_item item = {t, 0, 1, 0};
-    struct coxi_pull pull = {s.session, STOCK_INCARNATION, &item, 1, false};
-    struct coxi_buffer answer = {0};
-    struct coxi_buffer versions = {0};
+    assert_true(row_of(&s, t) == -1.5F);
+    stock_close(&s);
+}
+
+/* Commits the gradient 3 * scale, computed from the value 1. */
+static int push_compensated(struct stock *s, uint32_t variable, bool is_table,
+                            float scale, uint64_t round, size_t bytes)
+{
     const uint64_t key = 7;
-    assert_code(0, coxi_store_pull(s.store, &pull, &key, 8, &answer, &versions));
-    memcpy(&row, answer.data, sizeof(row));
-    coxi_buffer_fini(&answer);
-    coxi_buffer_fini(&versions);
-    assert_true(row == -1.5F);
+    const float values[4] = {3 * scale, 0, 1, 0};
+    struct stock_commit commit;
+    stock_begin(s, ++s->closure, &commit);
+    commit.head.loss_scale = scale;
+    commit.head.round = round;
+    if (is_table) {
+        stock_add_rows(&commit, variable, COXI_OP_COMPENSATED, &key, 1, values, bytes);
+    } else {
+        stock_add(&commit, variable, COXI_OP_COMPENSATED, 0, 1, values, bytes);
+    }
+    return stock_commit(s, &commit, NULL);
+}
+
+TEST(gradient_is_compensated_for_the_delay)
+{
+    static const float scales[] = {0, 1, 8};
+    const struct coxi_staleness half = {COXI_STALENESS_APPLY, 0.5F, 0};
+    for (size_t i = 0; i < 2 * sizeof(scales) / sizeof(*scales); i++) {
+        struct stock s;
+        bool is_table = i % 2 == 1;
+        float scale = scales[i / 2];
+        stock_open(&s);
+        uint32_t v = is_table ? table(&s, "t", &half)
+                              : dense(&s, "v", COXI_OPTIMIZER_SGD, &half);
+        for (int k = 0; k < 2; k++) { /* the value is -2 then */
+            if (is_table) {
+                push_row(&s, v, 7, 0);
+            } else {
+                push(&s, v, 0);
+            }
+        }
+        assert_code(0,
+                    push_compensated(&s, v, is_table, scale != 0 ? scale : 1, 0, 16));
+        /* 3 + 0.5 * 3 * 3 * (-2 - 1) = -10.5 */
+        assert_true((is_table ? row_of(&s, v) : value_of(&s, v)) == 8.5F);
+        assert_code(COX_EINVAL, push_compensated(&s, v, is_table, 1, 0, 8));
+        stock_close(&s);
+    }
+}
+
+TEST(gradient_that_is_not_to_be_compensated_is_refused_or_applied_as_it_is)
+{
+    struct stock s;
+    const struct coxi_staleness half = {COXI_STALENESS_APPLY, 0.5F, 0};
+    stock_open(&s);
+    uint32_t plain = dense(&s, "plain", COXI_OPTIMIZER_SGD, &apply);
+    uint32_t v = dense(&s, "v", COXI_OPTIMIZER_SGD, &half);
+    assert_code(COX_EINVAL, push_compensated(&s, plain, false, 1, 0, 16));
+    s.closure = 100;
+    const struct coxi_round_part part = {1, 1};
+    assert_code(0, push_compensated(&s, v, false, 1, 102, 16));
+    struct stock_commit commit;
+    stock_begin(&s, 102, &commit);
+    stock_add(&commit, 0, COXI_OP_ROUND, 101, 1, &part, sizeof(part));
+    assert_code(0, stock_commit(&s, &commit, NULL));
+    assert_true(value_of(&s, v) == -3);
     stock_close(&s);
 }
 
@@ -471,9 +540,9 @@ static float run_round(struct stock *s, uint32_t v, const uint64_t pulled[MEMBER
 TEST(round_counts_the_staleness_of_its_members_at_its_end)
 {
     static const struct coxi_staleness rules[] = {{0},
-                                                  {COXI_STALENESS_DROP, 1},
-                                                  {COXI_STALENESS_SCALE, 0},
-                                                  {COXI_STALENESS_DROP, 0}};
+                                                  {COXI_STALENESS_DROP, 0, 1},
+                                                  {COXI_STALENESS_SCALE, 0, 0},
+                                                  {COXI_STALENESS_DROP, 0, 0}};
     /* 1 is pushed before the end; 1, 2 and 4 are the members' gradients */
     static const float values[] = {-8, -7, -1 - (1.0F / 3 + 1 + 2), -1};
     for (size_t i = 0; i < sizeof(rules) / sizeof(*rules); i++) {
@@ -490,56 +559,4 @@ TEST(round_counts_the_staleness_of_its_members_at_its_end)
         assert_int_equal(i == 1 ? 1 : i == 3 ? MEMBERS : 0, h.dropped);
         stock_close(&s);
     }
-}
-
-enum { THREADS = 4, EACH = 2000 };
-
-struct counter {
-    pthread_t thread;
-    struct coxi_stale_workers *workers;
-};
-
-static void *count(void *arg)
-{
-    const struct counter *counter = arg;
-    for (uint64_t i = 0; i < EACH; i++) {
-        coxi_stale_count(
-            coxi_stale_of(counter->workers, coxi_maybe_of((uint32_t)i % 40)), i,
-            i % 2 == 0);
-    }
-    return NULL;
-}
-
-TEST(staleness_is_counted_by_many_threads)
-{
-    struct counter counters[THREADS];
-    struct coxi_stale_workers *workers;
-    struct coxi_histogram h = {.sum = 0};
-    assert_code(0, coxi_stale_workers_new(&workers));
-    for (uint32_t i = 0; i < THREADS; i++) {
-        counters[i].workers = workers;
-        assert_int_equal(
-            0, pthread_create(&counters[i].thread, NULL, count, &counters[i]));
-    }
-    for (uint32_t i = 0; i < THREADS; i++) {
-        assert_int_equal(0, pthread_join(counters[i].thread, NULL));
-    }
-    coxi_stale_workers_add_all(workers, &h);
-    assert_int_equal(THREADS * EACH, total(&h));
-    assert_int_equal(THREADS * EACH / 2, h.dropped);
-    assert_int_equal(THREADS * (EACH * (EACH - 1) / 2), h.sum);
-    assert_int_equal(EACH - 1, h.max);
-    coxi_stale_workers_free(workers);
-}
-
-TEST(histogram_has_a_bucket_for_each_power_of_two)
-{
-    assert_int_equal(0, coxi_histogram_bucket(0));
-    assert_int_equal(1, coxi_histogram_bucket(1));
-    assert_int_equal(2, coxi_histogram_bucket(2));
-    assert_int_equal(2, coxi_histogram_bucket(3));
-    assert_int_equal(3, coxi_histogram_bucket(4));
-    assert_int_equal(COXI_STALE_BUCKETS - 2, coxi_histogram_bucket((1U << 30) - 1));
-    assert_int_equal(COXI_STALE_BUCKETS - 1, coxi_histogram_bucket(1U << 30));
-    assert_int_equal(COXI_STALE_BUCKETS - 1, coxi_histogram_bucket(UINT64_MAX));
 }

@@ -19,7 +19,8 @@ static const struct coxi_update updates[] = {{3, COXI_OP_GRADIENT, 16, 32},
                                              {4, COXI_OP_ADD, 0, 9},
                                              {5, COXI_OP_ASSIGN, 1, 1},
                                              {6, COXI_OP_MIN, 2, 3},
-                                             {7, COXI_OP_MAX, COXI_ROWS_LISTED, 4}};
+                                             {7, COXI_OP_MAX, COXI_ROWS_LISTED, 4},
+                                             {8, COXI_OP_COMPENSATED, 3, 4}};
 static const struct coxi_ps_address servers[] = {{"tcp://10.0.0.1:7000", 0xaaaa, false},
                                                  {"ipc:///run/cox/ps-1", 0xbbbb, true}};
 static const struct coxi_closure_head heads[] = {{101, 1, 2, 3, 40, 5},
@@ -50,7 +51,7 @@ static const struct coxi_done_head done_heads[] = {{201, 1, 0, 0, 3, 16, 1234},
         .wire_dtype = 6,                                                               \
         .wire_rounding = 7,                                                            \
         .nonfinite = 1,                                                                \
-        .staleness = {1, 24},                                                          \
+        .staleness = {1, 25.0f, 24},                                                   \
         .metric = 2,                                                                   \
     }
 
@@ -242,6 +243,7 @@ static void same_variable(const struct coxi_variable *a, const struct coxi_varia
     assert_int_equal(a->nonfinite, b->nonfinite);
     assert_int_equal(a->staleness.action, b->staleness.action);
     assert_int_equal(a->staleness.max, b->staleness.max);
+    ASSERT_SAME_BYTES(a->staleness.compensation, b->staleness.compensation);
     assert_int_equal(a->metric, b->metric);
     same_lifecycle(&a->lifecycle, &b->lifecycle);
 }

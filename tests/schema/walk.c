@@ -88,7 +88,7 @@ static bool read_dispatch(const struct coxi_dispatch *m, struct coxi_dispatch *r
 static uint64_t read_commit(const struct coxi_commit *m)
 {
     for (size_t i = 0; i < m->n_updates; i++) {
-        assert_true(m->updates[i].op <= COXI_OP_ROUND);
+        assert_true(m->updates[i].op <= COXI_OP_COMPENSATED);
     }
     assert_true(m->n_pulled <= m->n_updates);
     return read_array(m->touched, m->n_touched, sizeof(m->touched[0]), 4) +

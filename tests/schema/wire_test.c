@@ -363,7 +363,7 @@ TEST(wire_refuses_enum_values_out_of_range_and_leaves_the_output)
     message.commit.updates = &update;
     message.commit.n_updates = 1;
     message.commit.n_pulled = 0;
-    assert_refused_with(&message, op, sizeof(op), COXI_OP_ROUND + 1);
+    assert_refused_with(&message, op, sizeof(op), COXI_OP_COMPENSATED + 1);
     message = sample(COXI_CREATE);
     message.create.variable.kind = COXI_KIND_TABLE;
     assert_refused_with(&message, kind, sizeof(kind), COXI_KIND_TABLE + 1);

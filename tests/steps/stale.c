@@ -28,12 +28,23 @@ static struct cox_rows rows(struct cox_step *step)
     return cox_rows_all();
 }
 
+/* The rows to pull: those of `pulled`, if it is given; all, if `pull_all` is set; or
+ * those of the push. */
+static struct cox_rows rows_to_pull(struct cox_step *step)
+{
+    const struct cox_value *pulled = cox_step_argument(step, "pulled");
+    if (pulled != NULL) {
+        return cox_rows_listed((const uint64_t *)pulled->data, pulled->shape[0]);
+    }
+    return number(step, "pull_all") != 0 ? cox_rows_all() : rows(step);
+}
+
 static int pull(struct cox_step *step, struct cox_variable *variable)
 {
     static float values[FLOATS_MAX];
     struct cox_pulling *pulling;
     const struct cox_pull wanted = {.variable = variable,
-                                    .rows = rows(step),
+                                    .rows = rows_to_pull(step),
                                     .values = values,
                                     .flags = (uint32_t)number(step, "flags")};
     if (number(step, "begun") == 0) {

@@ -1,4 +1,6 @@
 /* A worker tells the ps of which versions the values were that its steps have pulled. */
+#include <string.h>
+
 #include "common/initializer.h"
 #include "tests/test.h"
 #include "tests/worker/counted.h"
@@ -142,6 +144,78 @@ TEST(the_last_pull_of_a_step_counts_and_none_of_another_step)
     (void)call_run(&rig, 2, "train", &unpulled, 0);
     assert_seen(&rig, 0, D, FLUSHES + 1, sum_to(FLUSHES - 1));
     rig_close(&rig);
+}
+
+/* Runs a step that pushes ones FLUSHES + 1 times, after one pull; returns the value of
+ * the row that it names `row` (of a table: of that key). */
+static float compensate(struct rig *rig, uint64_t closure, const char *variable,
+                        const struct call *call, uint64_t row)
+{
+    const int64_t n = 1;
+    struct call look = {.n = 0};
+    (void)call_run(rig, closure, "train", call, 0);
+    call_text(&look, "variable", variable);
+    call_vector(&look, "keys", COX_I64, 1, &row);
+    call_number(&look, "n", &n);
+    const struct rig_done done = call_run(rig, closure + 1, "pull", &look, 0);
+    return *(const float *)rig_value(&done, "values").data;
+}
+
+/* Creates another variable with SGD at rate 1, whose gradients are compensated by a
+ * half. */
+static void create_compensated(struct rig *rig, struct coxi_variable variable,
+                               uint32_t n_shards)
+{
+    variable.staleness.compensation = 0.5F;
+    (void)rig_create(rig, &variable, 0, n_shards);
+    assert_code(0, rig_layout(rig));
+}
+
+TEST(compensated_gradients_take_along_what_was_pulled)
+{
+    static const int64_t flushes = FLUSHES;
+    static const uint64_t keys[3] = {3, 0, 1};
+    static const uint64_t others[5] = {0, 2, 1, 3, 0};
+    static const uint64_t few[2] = {3, 0};
+    static const int64_t one = 1;
+    /* each gradient is 1 + w / 2, and moves w there from -2 by half of the way */
+    const float compensated = -2 + 1.0F / 8;
+    const float plain = -(FLUSHES + 1);
+    static const char *const names[] = {"all",   "keys",  "table", "other", "tables",
+                                        "slice", "begun", "few",   "none"};
+    enum { N = sizeof(names) / sizeof(*names) };
+    for (size_t i = 0; i < N; i++) {
+        struct rig rig;
+        bool is_table = strncmp(names[i], "table", 5) == 0;
+        open_rig(&rig);
+        create_compensated(&rig, is_table ? table_of("c", 2) : dense_of("c", 4, 2),
+                           is_table ? 0 : N_PS);
+        struct call call = train("c", &flushes);
+        uint64_t row = 0;
+        if (i == 1 || i == 2 || i == 3 || i == 4 || i == 7 || i == 8) {
+            call_vector(&call, "keys", COX_I64, 3, keys);
+        }
+        if (i == 3 || i == 4) {
+            call_vector(&call, "pulled", COX_I64, 5, others);
+        } else if (i == 5) {
+            call_number(&call, "begin", &one);
+            call_number(&call, "count", &one);
+            call_number(&call, "pull_all", &yes);
+            row = 1;
+        } else if (i == 6) {
+            call_number(&call, "begun", &yes);
+        } else if (i == 7) {
+            call_vector(&call, "pulled", COX_I64, 2, few);
+            row = 1; /* it was not pulled, nor was all of what its ps gets */
+        } else if (i == 8) {
+            call_number(&call, "unpulled", &yes);
+        }
+        float found = compensate(&rig, 1, "c", &call, row);
+        if (found != (i < 7 ? compensated : plain)) {
+            fail_msg("%s: %g", names[i], (double)found);
+        }
+        rig_close(&rig);
+    }
 }
 
 TEST(gradients_that_overflow_take_their_versions_along)

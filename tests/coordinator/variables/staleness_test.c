@@ -13,6 +13,9 @@ struct run {
     struct cox_table *t;
 };
 
+/* The delay compensation of all variables. */
+static float compensation;
+
 static struct cox_variable_spec w_spec(uint32_t action, uint64_t max)
 {
     struct cox_variable_spec spec = COX_VARIABLE_SPEC_INIT;
@@ -25,6 +28,7 @@ static struct cox_variable_spec w_spec(uint32_t action, uint64_t max)
     spec.optimizer.learning_rate = 1;
     spec.staleness_action = action;
     spec.staleness_max = max;
+    spec.delay_compensation = compensation;
     return spec;
 }
 
@@ -37,6 +41,7 @@ static struct cox_table_spec t_spec(uint32_t action, uint64_t max)
     spec.optimizer.learning_rate = 1;
     spec.staleness_action = action;
     spec.staleness_max = max;
+    spec.delay_compensation = compensation;
     return spec;
 }
 
@@ -153,6 +158,18 @@ TEST(stale_gradients_are_scaled)
     crew_close(&run.crew);
 }
 
+TEST(gradients_are_compensated_for_delays)
+{
+    struct run run;
+    compensation = 0.25F;
+    open_run(&run, COX_STALENESS_APPLY, 0);
+    train_both(&run); /* the second gradient is 1 + 1 * 1 * (-1 - 0) / 4 */
+    assert_values(&run, -1.75F);
+    assert_counts(&run, NULL, 0, N_PS + 1, N_PS + 1, 0);
+    crew_close(&run.crew);
+    compensation = 0;
+}
+
 TEST(what_is_done_about_stale_gradients_outlives_ps_and_client)
 {
     struct run run;
@@ -171,6 +188,10 @@ TEST(what_is_done_about_stale_gradients_outlives_ps_and_client)
     w = w_spec(COX_STALENESS_SCALE, 0);
     assert_code(COX_ECONFLICT, cox_variable_create(run.crew.c, &w, &run.w));
     assert_error_names("staleness_action is 2, not 1");
+    w = w_spec(COX_STALENESS_DROP, 0);
+    w.delay_compensation = 0.5F;
+    assert_code(COX_ECONFLICT, cox_variable_create(run.crew.c, &w, &run.w));
+    assert_error_names("delay_compensation is 0.5, not 0");
     w = w_spec(COX_STALENESS_DROP, 0);
     const struct cox_table_spec t = t_spec(COX_STALENESS_DROP, 0);
     assert_code(0, cox_variable_create(run.crew.c, &w, &run.w));
@@ -196,6 +217,26 @@ TEST(staleness_options_and_questions_that_make_no_sense_are_refused)
     bad.optimizer = (struct cox_optimizer)COX_OPTIMIZER_INIT;
     assert_code(COX_EINVAL, cox_variable_create(run.crew.c, &bad, &v));
     assert_error_names("optimizer");
+    static const struct {
+        float compensation;
+        float clip_norm;
+        uint32_t wire_dtype;
+        uint32_t kind;
+    } refused[] = {{-1, 0, 0, COX_SGD},          {NAN, 0, 0, COX_SGD},
+                   {INFINITY, 0, 0, COX_SGD},    {1, 1, 0, COX_SGD},
+                   {1, 0, COX_BF16, COX_SGD},    {1, 0, 0, COX_ROWWISE_ADAGRAD},
+                   {1, 0, 0, COX_OPTIMIZER_NONE}};
+    for (size_t i = 0; i < sizeof(refused) / sizeof(*refused); i++) {
+        bad = w_spec(COX_STALENESS_APPLY, 0);
+        bad.name = "bad";
+        bad.delay_compensation = refused[i].compensation;
+        bad.wire_dtype = refused[i].wire_dtype;
+        bad.optimizer.kind = refused[i].kind;
+        bad.optimizer.learning_rate = refused[i].kind == COX_OPTIMIZER_NONE ? 0 : 1;
+        bad.optimizer.clip_norm = refused[i].clip_norm;
+        assert_code(COX_EINVAL, cox_variable_create(run.crew.c, &bad, &v));
+        assert_error_names("delay_compensation");
+    }
     assert_code(COX_EINVAL, cox_staleness(run.crew.c, "w", 1, &found));
     assert_code(COX_EINVAL, cox_staleness(run.crew.c, NULL, 0, NULL));
     assert_code(COX_EINVAL, cox_staleness(NULL, NULL, 0, &found));
