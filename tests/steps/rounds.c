@@ -83,4 +83,35 @@ static int advance(struct cox_step *step)
     return r;
 }
 
-COX_STEPS(COX_STEP("advance", advance));
+/*
+ * Linear regression: pushes the gradient of the mean squared error of "w" on its
+ * examples, which are in "rows" (the numbers of an example, then its target). Returns
+ * nothing.
+ */
+static int fit(struct cox_step *step)
+{
+    enum { DIM = 16 };
+    const struct cox_value *rows = cox_step_argument(step, "rows");
+    float w[DIM];
+    float gradient[DIM] = {0};
+    struct cox_pull pull = {.values = w};
+    int r = cox_step_variable(step, "w", &pull.variable);
+    r = r != 0 ? r : cox_step_pull(step, &pull, 1);
+    if (r != 0) {
+        return r;
+    }
+    const float *row = rows->data;
+    size_t n = rows->shape[0] / (DIM + 1);
+    for (size_t i = 0; i < n; i++, row += DIM + 1) {
+        float error = -row[DIM];
+        for (int k = 0; k < DIM; k++) {
+            error += w[k] * row[k];
+        }
+        for (int k = 0; k < DIM; k++) {
+            gradient[k] += 2 * error * row[k] / (float)n;
+        }
+    }
+    return cox_step_push(step, pull.variable, gradient);
+}
+
+COX_STEPS(COX_STEP("advance", advance), COX_STEP("fit", fit));
