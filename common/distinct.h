@@ -35,7 +35,8 @@ void coxi_distinct_add(struct coxi_distinct *distinct, const uint64_t *keys, siz
 size_t coxi_distinct_find(const struct coxi_distinct *distinct, const uint64_t *keys,
                           size_t n, uint32_t *ret);
 
-/* Enters all keys again into `slots`, which are other ones now, all none. */
+/* Enters all keys again into `slots`, which are other ones now, all none. A key that is
+ * there twice is found at its last place. */
 void coxi_distinct_enter(struct coxi_distinct *distinct);
 
 #endif

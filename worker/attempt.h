@@ -1,8 +1,8 @@
 /*
  * The state of one attempt of a closure: its arguments, what its step has collected for
  * each ps, the requests that it waits for, and its outcome. The calls of a step
- * (pull.h, push.h, metric.h, loss_scale.h, commit.h) work on it and do not know each
- * other's state; execute.h leads an attempt through its life.
+ * (pull.h, push.h, accumulate.h, local.h, metric.h, loss_scale.h, commit.h) work on it
+ * and do not know each other's state; execute.h leads an attempt through its life.
  *
  * Threads: a slot; coxi_attempt_answered and _end also on a ps client's thread.
  */
@@ -16,6 +16,7 @@
 #include "common/dtype.h"
 #include "common/sync.h"
 #include "worker/bases.h"
+#include "worker/row_store.h"
 #include "worker/rows.h"
 #include "worker/run.h"
 #include "worker/versions.h"
@@ -169,6 +170,15 @@ struct coxi_scratch {
     struct coxi_versions versions; /* of what the step has pulled */
     struct coxi_bases bases; /* ... and the values, where gradients are compensated */
     struct coxi_fetch *fetches[COXI_FETCHES_MAX]; /* pulls; NULL: not made yet */
+
+    /* rows that the step keeps between its calls */
+    struct coxi_row_stores sums;   /* of the gradients that it accumulates */
+    struct coxi_row_stores copies; /* for local steps; see local.c */
+    struct coxi_row_stores merged; /* of the gradient of a local step */
+    struct coxi_row_budget budget; /* for all of these but `merged` */
+    struct coxi_row_work row_work;
+    struct coxi_buffer local_calls; /* see local.c: of a local pull, ... */
+    struct coxi_buffer local_pulls; /* ... and struct cox_pull: what it has to pull */
 };
 
 struct coxi_attempt {

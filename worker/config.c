@@ -58,6 +58,15 @@ static const struct coxi_option options[] = {
      .help = "most memory of the process that runs steps, as 512M or 2G, not counting "
              "kept results (--kept-max); beyond it the process is ended and the step "
              "reported; 0: no limit"},
+    {.name = "step-rows-max",
+     .type = COXI_OPTION_BYTES,
+     .offset = offsetof(struct coxi_worker_config, step_rows_max),
+     .min = 1,
+     .max = COXI_BYTES_MAX,
+     .fallback = "1G",
+     .help = "memory for the gradients that a step accumulates and its local copies of "
+             "rows (cox_step_accumulate, cox_local_pull), for each slot; a step that "
+             "needs more fails"},
     {.name = "step-files-max",
      .type = COXI_OPTION_INT,
      .offset = offsetof(struct coxi_worker_config, step_files_max),

@@ -15,6 +15,7 @@ struct coxi_worker_config {
     int64_t slots;
     int64_t commit_window;
     int64_t step_memory_max;
+    int64_t step_rows_max;
     int64_t pull_cache_max;
     int64_t kept_max;
     int64_t data_cache_max;

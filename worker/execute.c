@@ -82,6 +82,13 @@ static void scratch_free(struct coxi_spare *spare)
     coxi_buffer_fini(&scratch->places);
     coxi_versions_fini(&scratch->versions);
     coxi_bases_fini(&scratch->bases);
+    coxi_row_stores_fini(&scratch->sums);
+    coxi_row_stores_fini(&scratch->copies);
+    coxi_row_stores_fini(&scratch->merged);
+    coxi_buffer_fini(&scratch->row_work.list);
+    coxi_buffer_fini(&scratch->row_work.numbers);
+    coxi_buffer_fini(&scratch->local_calls);
+    coxi_buffer_fini(&scratch->local_pulls);
     free(scratch);
 }
 
@@ -110,9 +117,12 @@ static void put_spares(struct coxi_run *run, struct coxi_spare *attempt,
     coxi_unlock(&run->lock);
 }
 
-/* Gives back the scratch when the step has returned. */
+/* Gives back the scratch when the step has returned, without the rows that it kept. */
 static void give_back_scratch(struct coxi_attempt *attempt)
 {
+    struct coxi_scratch *scratch = attempt->scratch;
+    coxi_row_stores_reset(&scratch->sums, scratch->budget.bytes_max);
+    coxi_row_stores_reset(&scratch->copies, scratch->budget.bytes_max);
     put_spares(attempt->run, NULL, &attempt->scratch->spare);
     attempt->scratch = NULL;
 }
@@ -136,6 +146,8 @@ static int attempt_take(struct coxi_run *run, struct coxi_attempt **ret)
     (*ret)->scratch = (struct coxi_scratch *)scratch;
     coxi_versions_begin(&(*ret)->scratch->versions);
     coxi_bases_begin(&(*ret)->scratch->bases);
+    (*ret)->scratch->budget =
+        (struct coxi_row_budget){.bytes_max = run->options.step_rows_max};
     return 0;
 }
 
@@ -277,6 +289,9 @@ static void run_step(struct coxi_attempt *attempt, struct coxi_function *functio
     atomic_store_explicit(&running->started_ns, start, memory_order_relaxed);
     attempt->function = function;
     int returned = function->run(&attempt->step);
+    if (returned == 0) {
+        coxi_step_returned(attempt);
+    }
     coxi_pulls_end(attempt);
     if (attempt->batches != NULL && coxi_batches_end(attempt) != 0) {
         (void)coxi_attempt_break(attempt, COX_ENOMEM);

@@ -14,6 +14,7 @@
 
 #include "common/error.h"
 #include "common/rule.h"
+#include "worker/accumulate.h"
 #include "worker/pull.h"
 #include "worker/push.h"
 
@@ -28,7 +29,7 @@ static int pull_scale(struct coxi_attempt *attempt, struct cox_variable *scale,
 
 static bool has_gradients(const struct coxi_attempt *attempt)
 {
-    bool any = false;
+    bool any = coxi_accumulate_any(attempt);
     for (uint32_t p = 0; p < attempt->n_targets; p++) {
         any = any || attempt->targets[p].gradients.len > 0;
     }

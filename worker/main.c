@@ -63,6 +63,7 @@ static int serve(const struct coxi_worker_config *config)
             .commit_window = (uint32_t)config->commit_window,
             .pull_cache_max = (size_t)config->pull_cache_max,
             .kept_max = (size_t)config->kept_max,
+            .step_rows_max = (size_t)config->step_rows_max,
             .data_cache_max = (size_t)config->data_cache_max,
             .step_memory_max = (uint64_t)config->step_memory_max,
             .peer_timeout_ms = (int)config->daemon.peer_timeout_ms,

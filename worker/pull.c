@@ -84,7 +84,7 @@ static int pull_range(struct coxi_fetch *fetch, const struct cox_pull *pull)
     return r;
 }
 
-static int add_pull(struct coxi_fetch *fetch, const struct cox_pull *pull)
+int coxi_pull_check(const struct cox_pull *pull)
 {
     const struct coxi_variable *v = pull->variable->description;
     bool all = pull->rows.form == COX_ROWS_ALL;
@@ -102,7 +102,14 @@ static int add_pull(struct coxi_fetch *fetch, const struct cox_pull *pull)
                           "that is pulled whole can have",
                           v->name, pull->flags);
     }
-    if (v->staleness.compensation > 0) {
+    return 0;
+}
+
+static int add_pull(struct coxi_fetch *fetch, const struct cox_pull *pull)
+{
+    const struct coxi_variable *v = pull->variable->description;
+    int r = coxi_pull_check(pull);
+    if (r == 0 && v->staleness.compensation > 0) {
         r = coxi_base_pulls_add(&fetch->bases, pull, v);
     }
     if (r != 0) {

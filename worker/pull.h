@@ -4,6 +4,9 @@
 
 #include "worker/attempt.h"
 
+/* COX_EINVAL, COX_ELIMIT unless the variable has the rows and the call is complete. */
+int coxi_pull_check(const struct cox_pull *pull);
+
 /* cox_pull_begin and cox_pull_wait, except that the error text is not kept for the
  * step. `at_once`: the values may be written to from now on. */
 int coxi_pull_begin(struct coxi_attempt *attempt, const struct cox_pull *pulls,

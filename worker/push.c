@@ -42,7 +42,8 @@ struct update {
     /* its places in coxi_versions, as in struct cox_variable; a gradient's only */
     size_t versions;
     size_t n_versions;
-    bool drawn; /* rounded by chance: each row by `draw` and its key or number */
+    bool merged; /* of several batches: as stale as the oldest of them */
+    bool drawn;  /* rounded by chance: each row by `draw` and its key or number */
     uint64_t draw;
     size_t row_bytes;
     size_t size;      /* of a number in the variable's own type */
@@ -150,15 +151,21 @@ static int open_update(struct coxi_target *target, const struct update *update,
     return r;
 }
 
+/* The version of the update's place number `i`; 0: none. */
+static uint64_t version_of(const struct coxi_attempt *attempt,
+                           const struct update *update, size_t i)
+{
+    const struct coxi_versions *versions = &attempt->scratch->versions;
+    return update->merged ? coxi_versions_oldest(versions, update->versions + i)
+                          : coxi_versions_get(versions, update->versions + i);
+}
+
 /* Notes of which version the values were that the step has pulled last, from the
  * update's place number `i`. The update for `target` is open. */
 static int note_version(const struct coxi_attempt *attempt, struct coxi_target *target,
                         const struct update *update, size_t i)
 {
-    uint64_t version =
-        i < update->n_versions
-            ? coxi_versions_get(&attempt->scratch->versions, update->versions + i)
-            : 0;
+    uint64_t version = i < update->n_versions ? version_of(attempt, update, i) : 0;
     size_t before =
         (target->updates.len / sizeof(struct coxi_update) - 1) * sizeof(version);
     if (version == 0) {
@@ -453,8 +460,8 @@ static int check_op(const struct coxi_variable *v, uint32_t op)
                             v->name, coxi_dtype_name(v->dtype));
 }
 
-static int check(const struct coxi_variable *v, uint32_t op,
-                 const struct cox_rows *rows, const void *values)
+int coxi_push_check(const struct coxi_variable *v, uint32_t op,
+                    const struct cox_rows *rows, const void *values)
 {
     int r = check_op(v, op);
     if (r == 0) {
@@ -470,7 +477,7 @@ int coxi_push(struct coxi_attempt *attempt, struct cox_variable *variable, uint3
               const struct cox_rows *rows, const void *values)
 {
     const struct coxi_variable *v = variable->description;
-    int r = check(v, op, rows, values);
+    int r = coxi_push_check(v, op, rows, values);
     if (r != 0) {
         return r;
     }
@@ -482,6 +489,14 @@ int coxi_push(struct coxi_attempt *attempt, struct cox_variable *variable, uint3
                 : coxi_overflow_tell(attempt, variable, *(const float *)values != 0);
 }
 
+static int push(struct coxi_attempt *attempt, const struct update *update,
+                const struct cox_rows *rows, const void *values)
+{
+    return rows->form == COX_ROWS_LISTED
+               ? update_listed(attempt, update, rows->keys, rows->n, values)
+               : update_range(attempt, update, rows, values);
+}
+
 int coxi_push_now(struct coxi_attempt *attempt, const struct cox_variable *variable,
                   uint32_t op, const struct cox_rows *rows, const void *values)
 {
@@ -490,7 +505,15 @@ int coxi_push_now(struct coxi_attempt *attempt, const struct cox_variable *varia
     }
     attempt->n_pushes++;
     const struct update update = update_of(attempt, variable, (enum coxi_op)op);
-    return rows->form == COX_ROWS_LISTED
-               ? update_listed(attempt, &update, rows->keys, rows->n, values)
-               : update_range(attempt, &update, rows, values);
+    return push(attempt, &update, rows, values);
+}
+
+int coxi_push_merged(struct coxi_attempt *attempt, const struct cox_variable *variable,
+                     const struct cox_rows *rows, const float *gradient)
+{
+    attempt->n_pushes++;
+    struct update update = update_of(attempt, variable, COXI_OP_GRADIENT);
+    update.merged = true;
+    update.compensated = false; /* its batches have used different values */
+    return push(attempt, &update, rows, gradient);
 }

@@ -52,6 +52,7 @@ struct coxi_run_options {
     size_t pull_cache_max;          /* most bytes of copies for COX_PULL_CACHED */
     size_t data_cache_max;          /* most bytes of the client's files */
     size_t kept_max;                /* most bytes of results that stay here */
+    size_t step_rows_max;           /* most bytes of the rows that a step keeps */
     struct coxi_recorder *recorder; /* notes which module is being loaded; or NULL */
     struct coxi_links *links;       /* watch the connections to the ps */
     struct coxi_loop *loop;         /* frees the run when nobody needs it any more */

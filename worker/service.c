@@ -114,8 +114,7 @@ static int admit(const struct worker *worker, const struct coxi_peer *peer)
                             (unsigned long long)run->session.generation);
 }
 
-/* A client opens its control connection: begins a new run, in place of the one it has
- * lost. */
+/* A client opens its control connection: begins a new run in place of a lost one. */
 static int begin_run(struct worker *worker, struct coxi_peer *peer)
 {
     struct coxi_run_options options = {
@@ -128,6 +127,7 @@ static int begin_run(struct worker *worker, struct coxi_peer *peer)
         .local_path = worker->options.local_path,
         .pull_cache_max = worker->options.pull_cache_max,
         .kept_max = worker->options.kept_max,
+        .step_rows_max = worker->options.step_rows_max,
         .data_cache_max = worker->options.data_cache_max,
         .recorder = worker->options.recorder,
         .links = coxi_server_links(worker->server),

@@ -24,6 +24,7 @@ struct coxi_worker_options {
     size_t pull_cache_max;
     size_t data_cache_max;
     size_t kept_max;
+    size_t step_rows_max;
     uint64_t step_memory_max; /* bytes; 0: no limit */
     int peer_timeout_ms;
     bool prints_apart; /* what steps print to standard error goes to standard output */

@@ -1,6 +1,6 @@
 /*
  * The functions that coxswain/step.h calls: everything that a step may do. Pulls are in
- * pull.c, updates in push.c and metric.c.
+ * pull.c, updates in push.c, accumulate.c, local.c and metric.c.
  *
  * Threads: the step's (a slot).
  */
@@ -19,8 +19,10 @@
 #include "common/structs.h"
 #include "common/sync.h"
 #include "data/task.h"
+#include "worker/accumulate.h"
 #include "worker/batches.h"
 #include "worker/commit.h"
+#include "worker/local.h"
 #include "worker/loss_scale.h"
 #include "worker/metric.h"
 #include "worker/pull.h"
@@ -346,10 +348,88 @@ static int api_flush(struct cox_step *step)
 {
     struct coxi_attempt *attempt = (struct coxi_attempt *)step;
     int r = check_closure(attempt, "updates nothing");
+    if (r == 0 && attempt->broken == 0) {
+        r = coxi_accumulate_push(attempt, 1);
+        r = r == 0 ? 0 : coxi_attempt_break(attempt, r);
+    }
     if (r == 0) {
         r = coxi_commit_flush(attempt);
     }
     return r == 0 ? 0 : failed(attempt, r);
+}
+
+/* ---- rows that the step keeps from call to call */
+
+static int api_accumulate(struct cox_step *step, struct cox_variable *variable,
+                          const struct cox_rows *rows, const float *gradient)
+{
+    struct coxi_attempt *attempt = (struct coxi_attempt *)step;
+    int r = check_closure(attempt, "updates nothing");
+    if (r == 0) {
+        r = coxi_accumulate(attempt, variable, rows, gradient);
+    }
+    return collected(attempt, r);
+}
+
+static int api_push_accumulated(struct cox_step *step, float scale)
+{
+    struct coxi_attempt *attempt = (struct coxi_attempt *)step;
+    int r = check_closure(attempt, "updates nothing");
+    if (r == 0) {
+        r = coxi_accumulate_push(attempt, scale);
+    }
+    return collected(attempt, r);
+}
+
+static int api_local_pull(struct cox_step *step, const struct cox_pull *pulls,
+                          size_t n_pulls)
+{
+    struct coxi_attempt *attempt = (struct coxi_attempt *)step;
+    int r = check_closure(attempt, "makes no local steps");
+    if (r == 0) {
+        r = coxi_local_pull(attempt, pulls, n_pulls);
+    }
+    return collected(attempt, r);
+}
+
+static int api_local_rate(struct cox_step *step, struct cox_variable *variable,
+                          float learning_rate)
+{
+    struct coxi_attempt *attempt = (struct coxi_attempt *)step;
+    int r = check_closure(attempt, "makes no local steps");
+    if (r == 0) {
+        r = coxi_local_rate(attempt, variable, learning_rate);
+    }
+    return collected(attempt, r);
+}
+
+static int api_local_step(struct cox_step *step, struct cox_variable *variable,
+                          const struct cox_rows *rows, const float *gradient)
+{
+    struct coxi_attempt *attempt = (struct coxi_attempt *)step;
+    int r = check_closure(attempt, "makes no local steps");
+    if (r == 0) {
+        r = coxi_local_step(attempt, variable, rows, gradient);
+    }
+    return collected(attempt, r);
+}
+
+static int api_local_push(struct cox_step *step, float scale)
+{
+    struct coxi_attempt *attempt = (struct coxi_attempt *)step;
+    int r = check_closure(attempt, "makes no local steps");
+    if (r == 0) {
+        r = coxi_local_push(attempt, scale);
+    }
+    return collected(attempt, r);
+}
+
+void coxi_step_returned(struct coxi_attempt *attempt)
+{
+    if (attempt->broken == 0) {
+        int r = coxi_local_end(attempt);
+        (void)collected(attempt, r == 0 ? coxi_accumulate_push(attempt, 1) : r);
+    }
 }
 
 /* ---- resources */
@@ -453,4 +533,10 @@ const struct cox_step_api coxi_step_api = {
     .loss_scale = api_loss_scale,
     .batch = api_batch,
     .weight = api_weight,
+    .accumulate = api_accumulate,
+    .push_accumulated = api_push_accumulated,
+    .local_pull = api_local_pull,
+    .local_rate = api_local_rate,
+    .local_step = api_local_step,
+    .local_push = api_local_push,
 };

@@ -7,7 +7,17 @@
 struct place {
     uint64_t step; /* which noted it */
     uint64_t version;
+    uint64_t oldest;
 };
+
+/* What this step has noted at a place; NULL: nothing. */
+static struct place *find(const struct coxi_versions *versions, size_t place)
+{
+    struct place *places = (struct place *)(void *)versions->places.data;
+    bool is_noted = place < versions->places.len / sizeof(*places) &&
+                    places[place].step == versions->step;
+    return is_noted ? &places[place] : NULL;
+}
 
 void coxi_versions_begin(struct coxi_versions *versions)
 {
@@ -30,15 +40,28 @@ int coxi_versions_reserve(struct coxi_versions *versions, size_t place)
 
 void coxi_versions_note(struct coxi_versions *versions, size_t place, uint64_t version)
 {
+    struct place *noted = find(versions, place);
     struct place *places = (struct place *)(void *)versions->places.data;
-    places[place] = (struct place){versions->step, version};
+    places[place] = (struct place){versions->step, version,
+                                   noted != NULL ? noted->oldest : version};
 }
 
 uint64_t coxi_versions_get(const struct coxi_versions *versions, size_t place)
 {
-    const struct place *places =
-        (const struct place *)(const void *)versions->places.data;
-    bool is_noted = place < versions->places.len / sizeof(*places) &&
-                    places[place].step == versions->step;
-    return is_noted ? places[place].version : 0;
+    const struct place *noted = find(versions, place);
+    return noted != NULL ? noted->version : 0;
+}
+
+void coxi_versions_renew(struct coxi_versions *versions, size_t place)
+{
+    struct place *noted = find(versions, place);
+    if (noted != NULL) {
+        noted->oldest = noted->version;
+    }
+}
+
+uint64_t coxi_versions_oldest(const struct coxi_versions *versions, size_t place)
+{
+    const struct place *noted = find(versions, place);
+    return noted != NULL ? noted->oldest : 0;
 }

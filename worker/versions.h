@@ -3,7 +3,7 @@
  * that takes gradients has a place for each of its shards or, if it is a table, for each
  * ps (worker/variables.h).
  *
- * Threads: a slot. Memory: 16 bytes for each place up to the highest one used.
+ * Threads: a slot. Memory: 24 bytes for each place up to the highest one used.
  */
 #ifndef COXI_WORKER_VERSIONS_H
 #define COXI_WORKER_VERSIONS_H
@@ -26,5 +26,10 @@ void coxi_versions_note(struct coxi_versions *versions, size_t place, uint64_t v
 
 /* The version that was noted last; 0: the step has pulled no values there. */
 uint64_t coxi_versions_get(const struct coxi_versions *versions, size_t place);
+
+/* For gradients of several batches: the version of the values that the first of them may
+ * have used, that is the one that was noted last before _renew, or first after it. */
+void coxi_versions_renew(struct coxi_versions *versions, size_t place);
+uint64_t coxi_versions_oldest(const struct coxi_versions *versions, size_t place);
 
 #endif

@@ -79,6 +79,7 @@ static void *serve(void *arg)
                                           .commit_window = 16,
                                           .pull_cache_max = 1 << 20,
                                           .kept_max = 1 << 20,
+                                          .step_rows_max = 1 << 20,
                                           .peer_timeout_ms = PEER_TIMEOUT_MS};
     if (coxi_recorder_new(&fd, &options.recorder) != 0 ||
         coxi_worker_serve(&options, &signal) != 0) {

@@ -120,6 +120,7 @@ static void *worker_main(void *arg)
         .commit_window = node->plan->commit_window,
         .pull_cache_max = 1 << 20,
         .kept_max = 1 << 20,
+        .step_rows_max = 1 << 20,
         .data_cache_max = 4 << 20,
         .peer_timeout_ms = PEER_TIMEOUT_MS,
         .recorder = node->recorder,

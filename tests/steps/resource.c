@@ -214,6 +214,29 @@ static int make_update(struct cox_step *step)
     return r;
 }
 
+static int make_accumulated(struct cox_step *step)
+{
+    const float one = 1;
+    struct cox_variable *counter;
+    int r = cox_step_variable(step, "c0", &counter);
+    if (r == 0) {
+        r = cox_step_accumulate(step, counter, cox_rows_all(), &one) == COX_EINVAL ? 0
+                                                                                   : 1;
+    }
+    return r;
+}
+
+static int make_local(struct cox_step *step)
+{
+    float value;
+    struct cox_pull pull = {NULL, cox_rows_all(), &value, 0};
+    int r = cox_step_variable(step, "c0", &pull.variable);
+    if (r == 0) {
+        r = cox_local_pull(step, &pull, 1) == COX_EINVAL ? 0 : 1;
+    }
+    return r;
+}
+
 /* Makes the calls that a resource's function may make, and those that it may not;
  * returns 0 if only the former succeed. */
 static int make_all(struct cox_step *step)
@@ -357,7 +380,9 @@ COX_STEPS(COX_STEP("make", make), COX_STEP("make_from_file", make_from_file),
           COX_STEP("make_crash", make_crash),
           COX_STEP("make_crash_once", make_crash_once),
           COX_STEP("make_slowly", make_slowly), COX_STEP("make_never", make_never),
-          COX_STEP("make_update", make_update), COX_STEP("make_all", make_all),
+          COX_STEP("make_update", make_update),
+          COX_STEP("make_accumulated", make_accumulated),
+          COX_STEP("make_local", make_local), COX_STEP("make_all", make_all),
           COX_STEP("bump", bump), COX_STEP("add_count", add_count),
           COX_STEP("bump_two", bump_two), COX_STEP("peek", peek),
           COX_STEP("deal", deal), COX_STEP("ask", ask), COX_STEP("complain", complain),

@@ -134,5 +134,26 @@ static int hold_and_train(struct cox_step *step)
     return r != 0 ? r : cox_step_push_rows(step, pulls[1].variable, &key, 1, ones);
 }
 
-COX_STEPS(COX_STEP("train", train), COX_STEP("overflow", overflow),
-          COX_STEP("hold_and_train", hold_and_train));
+/* Pulls all of "d" and accumulates ones, twice; between the two reads the FIFO `path`
+ * until its writer has closed it. */
+static int hold_and_accumulate(struct cox_step *step)
+{
+    static float ones[FLOATS_MAX];
+    const struct cox_value *path = cox_step_argument(step, "path");
+    struct cox_variable *variable;
+    char byte;
+    int r = cox_step_variable(step, "d", &variable);
+    for (int i = 0; r == 0 && i < 2; i++) {
+        r = pull(step, variable);
+        r = r != 0 ? r : cox_step_accumulate(step, variable, cox_rows_all(), ones);
+        int fd = i == 0 ? open((const char *)path->data, O_RDONLY | O_CLOEXEC) : -1;
+        while (fd >= 0 && read(fd, &byte, 1) > 0) {
+        }
+        (void)close(fd);
+    }
+    return r;
+}
+
+COX_STEPS(COX_STEP("train", train),
+          COX_STEP("hold_and_accumulate", hold_and_accumulate),
+          COX_STEP("overflow", overflow), COX_STEP("hold_and_train", hold_and_train));

@@ -10,7 +10,7 @@
 
 /* Opens the FIFO `path`, once the test has opened it for writing; then the test knows
  * that the step runs. Negative: there is no FIFO. */
-static int open_gate(struct cox_step *step)
+static inline int open_gate(struct cox_step *step)
 {
     const struct cox_value *path = cox_step_argument(step, "path");
     int fd = path != NULL ? open((const char *)path->data, O_RDONLY | O_CLOEXEC) : -1;
@@ -18,7 +18,7 @@ static int open_gate(struct cox_step *step)
 }
 
 /* Waits at the gate until its writer has closed it, or the process is killed. */
-static int wait_at(struct cox_step *step)
+static inline int wait_at(struct cox_step *step)
 {
     char byte;
     int fd = open_gate(step);
@@ -31,7 +31,7 @@ static int wait_at(struct cox_step *step)
     return 0;
 }
 
-static void await_cancel(struct cox_step *step)
+static inline void await_cancel(struct cox_step *step)
 {
     while (!cox_step_cancelled(step)) {
         (void)poll(NULL, 0, 1);
@@ -39,7 +39,7 @@ static void await_cancel(struct cox_step *step)
 }
 
 /* Waits until it is cancelled. */
-static int wait_cancelled(struct cox_step *step)
+static inline int wait_cancelled(struct cox_step *step)
 {
     int fd = open_gate(step);
     if (fd < 0) {

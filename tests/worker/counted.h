@@ -6,7 +6,7 @@
 
 /* The arguments of a closure. */
 struct call {
-    struct cox_value args[8];
+    struct cox_value args[12];
     size_t n;
 };
 

@@ -222,6 +222,7 @@ void rig_open(struct rig *rig, uint32_t n_ps, uint32_t n_slots, uint32_t commit_
         .local_path = n_ps > RIG_STREAMS_MAX,
         .pull_cache_max = RIG_CACHE,
         .kept_max = RIG_KEPT,
+        .step_rows_max = RIG_ROWS,
         .data_cache_max = 4 << 20,
         .links = rig->links,
         .loop = rig->loop,

@@ -18,6 +18,7 @@
 enum {
     RIG_CACHE = 1 << 20,
     RIG_KEPT = 1 << 20,
+    RIG_ROWS = 1 << 20,
     RIG_PS_MAX = 17,
     RIG_STREAMS_MAX = 3, /* most ps over streams; more ps use shared memory */
     RIG_VARIABLES_MAX = 4

@@ -4,6 +4,7 @@
 #include "common/initializer.h"
 #include "tests/test.h"
 #include "tests/worker/counted.h"
+#include "tests/worker/gate.h"
 
 enum { N_PS = 2, D = 0, T = 1, FLUSHES = 3 };
 
@@ -238,5 +239,29 @@ TEST(gradients_that_overflow_take_their_versions_along)
     (void)call_run(&rig, 1, "overflow", &none, 0);
     assert_int_equal(1, rig_read(&rig, counter));
     assert_seen(&rig, 0, D, 0, 0);
+    rig_close(&rig);
+}
+
+TEST(an_accumulated_gradient_is_as_stale_as_its_oldest_part)
+{
+    static const int64_t flushes = 1;
+    const struct call train_twice = train("d", &flushes);
+    struct call call = {.n = 0};
+    struct rig rig;
+    const char *gate = gate_make("gate");
+    rig_open(&rig, N_PS, 2, 16);
+    const struct coxi_variable dense = dense_of("d", 4, 2);
+    assert_int_equal(D, rig_create(&rig, &dense, 0, N_PS));
+    assert_code(0, rig_load(&rig, 1, "stale", true));
+    call_text(&call, "path", gate);
+    rig_push(&rig, 1, 1, "hold_and_accumulate", call.args, call.n);
+    int fd = gate_pass(gate);
+    (void)call_run(&rig, 2, "train", &train_twice,
+                   0); /* counts 2, of which 1 is stale */
+    gate_release(fd);
+    (void)rig_expect(&rig, 1, 0);
+    for (uint32_t ps = 0; ps < N_PS; ps++) {
+        assert_seen(&rig, ps, D, 3, 1 + 2); /* it has missed both, and pulled again */
+    }
     rig_close(&rig);
 }

@@ -161,6 +161,12 @@ TEST(resource_function_does_what_steps_do_but_for_results_and_updates)
     (void)keeper_create(&crew, "m", "make_update", &(struct keeper_ask){0});
     keeper_assert_unmade(&crew, "peek", "m", 0, "updates nothing");
     assert_code(COX_ERESOURCE, cox_join(crew.c, -1));
+    (void)keeper_create(&crew, "a", "make_accumulated", &(struct keeper_ask){0});
+    keeper_assert_unmade(&crew, "peek", "a", 0, "updates nothing");
+    assert_code(COX_ERESOURCE, cox_join(crew.c, -1));
+    (void)keeper_create(&crew, "l", "make_local", &(struct keeper_ask){0});
+    keeper_assert_unmade(&crew, "peek", "l", 0, "makes no local steps");
+    assert_code(COX_ERESOURCE, cox_join(crew.c, -1));
     assert_int_equal(7, crew_read(&crew, c0));
     crew_close(&crew);
 }
