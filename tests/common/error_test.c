@@ -23,7 +23,7 @@ static const struct {
     {-25, "COX_EADDRESS"},  {-26, "COX_ENOTREADY"}, {-27, "COX_EDEADLK"},
     {-28, "COX_ECRASHED"},  {-29, "COX_EPARTIAL"},  {-30, "COX_EDIVERGED"},
     {-31, "COX_EOVERRUN"},  {-32, "COX_ERESOURCE"}, {-33, "COX_ENONFINITE"},
-    {-34, "COX_EREPLAY"},   {-35, "COX_EDENIED"},
+    {-34, "COX_EREPLAY"},   {-35, "COX_EDENIED"},   {-36, "COX_ELATE"},
 };
 
 enum { N_KNOWN = sizeof(known) / sizeof(*known) };
