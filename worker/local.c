@@ -21,6 +21,7 @@
 #include "common/error.h"
 #include "common/floats.h"
 #include "common/optimizer.h"
+#include "schema/check.h"
 #include "worker/pull.h"
 #include "worker/push.h"
 
@@ -53,6 +54,7 @@ static bool is_table(const struct copy *copy)
 
 static size_t numbers_of(const struct copy *copy)
 {
+    COXI_CHECK(copy->rows.widths[NOW] >= sizeof(float));
     return copy->rows.widths[NOW] / sizeof(float);
 }
 

@@ -8,6 +8,7 @@
 #include "common/elements.h"
 #include "common/error.h"
 #include "common/hash.h"
+#include "schema/check.h"
 
 enum { AHEAD = 8 }; /* rows that are fetched to the cache before they are used */
 
@@ -111,6 +112,7 @@ static int grow(struct coxi_row_store *store, size_t before,
 {
     size_t more = store->n - before;
     size_t row_bytes = bytes_of_row(store);
+    COXI_CHECK(row_bytes > 0); /* there is at least one column */
     if (more > (budget->bytes_max - budget->bytes) / row_bytes) {
         return coxi_error(
             COX_ELIMIT,

@@ -52,6 +52,7 @@
 #include "coxswain/batch.h"
 #include "coxswain/local.h"
 #include "coxswain/step_api.h"
+#include "coxswain/step_round.h"
 #include "coxswain/types.h"
 
 #ifdef __cplusplus
@@ -495,6 +496,4 @@ static inline int cox_step_resource(struct cox_step *step, const char *name, voi
 #ifdef __cplusplus
 }
 #endif
-
-#include "coxswain/step_round.h"
 #endif

@@ -2,7 +2,7 @@
 #ifndef COXSWAIN_STEP_ROUND_H
 #define COXSWAIN_STEP_ROUND_H
 
-#include "coxswain/step.h"
+#include "coxswain/step_api.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -60,11 +60,15 @@ static int push(struct cox_step *step, struct cox_variable *variable)
     for (size_t i = 0; i < FLOATS_MAX; i++) {
         ones[i] = 1;
     }
+    if (number(step, "accumulated") != 0) {
+        return cox_step_accumulate(step, variable, rows(step), ones);
+    }
     return cox_step_update(step, variable, COX_UPDATE_GRADIENT, rows(step), ones);
 }
 
-/* Pulls rows of `variable`, unless `unpulled` is set; pushes ones to them and flushes,
- * `flushes` times; if `again` is set, pulls once more; pushes ones. */
+/* Pulls rows of `variable`, unless `unpulled` is set; pushes ones to them (accumulates them,
+ * if `accumulated` is set) and flushes, `flushes` times; if `again` is set, pulls once
+ * more; pushes ones. */
 static int train(struct cox_step *step)
 {
     const struct cox_value *name = cox_step_argument(step, "variable");

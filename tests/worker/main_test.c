@@ -19,6 +19,7 @@ TEST(worker_program_lists_its_options)
                                          "--name",
                                          "--commit-window",
                                          "--step-memory-max",
+                                         "--step-rows-max",
                                          "--dir",
                                          "--log-level",
                                          "--log-max",

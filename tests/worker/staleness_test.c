@@ -182,8 +182,9 @@ TEST(compensated_gradients_take_along_what_was_pulled)
     /* each gradient is 1 + w / 2, and moves w there from -2 by half of the way */
     const float compensated = -2 + 1.0F / 8;
     const float plain = -(FLUSHES + 1);
-    static const char *const names[] = {"all",   "keys",  "table", "other", "tables",
-                                        "slice", "begun", "few",   "none"};
+    static const char *const names[] = {"all",    "keys",       "table", "other",
+                                        "tables", "slice",      "begun", "few",
+                                        "none",   "accumulated"};
     enum { N = sizeof(names) / sizeof(*names) };
     for (size_t i = 0; i < N; i++) {
         struct rig rig;
@@ -193,7 +194,7 @@ TEST(compensated_gradients_take_along_what_was_pulled)
                            is_table ? 0 : N_PS);
         struct call call = train("c", &flushes);
         uint64_t row = 0;
-        if (i == 1 || i == 2 || i == 3 || i == 4 || i == 7 || i == 8) {
+        if (i == 1 || i == 2 || i == 3 || i == 4 || i >= 7) {
             call_vector(&call, "keys", COX_I64, 3, keys);
         }
         if (i == 3 || i == 4) {
@@ -210,6 +211,8 @@ TEST(compensated_gradients_take_along_what_was_pulled)
             row = 1; /* it was not pulled, nor was all of what its ps gets */
         } else if (i == 8) {
             call_number(&call, "unpulled", &yes);
+        } else if (i == 9) {
+            call_number(&call, "accumulated", &yes);
         }
         float found = compensate(&rig, 1, "c", &call, row);
         if (found != (i < 7 ? compensated : plain)) {
