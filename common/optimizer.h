@@ -22,7 +22,7 @@
  *                 its l2 is half of the paper's lambda 2
  *   delay compensation
  *                 Zheng et al.: Asynchronous stochastic gradient descent with delay
- *                 compensation, ICML 2017, algorithm 2 with a constant lambda
+ *                 compensation, ICML 2017, with a constant lambda
  *   loss scale    Micikevicius et al.: Mixed precision training, ICLR 2018, 3.2; as
  *                 torch.amp.GradScaler with a backoff of 1 / growth, at least 1 (a
  *                 scale that is below 1 stays)

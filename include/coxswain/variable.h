@@ -251,14 +251,15 @@ enum cox_staleness_action {
  * delay compensation, ICML 2017). A gradient g that a step computed from the values
  * w_pulled is applied as g + lambda g g (w - w_pulled), number by number, where w are the
  * values at that moment: a guess of the gradient at w, with g g in place of the second
- * derivative. lambda is delay_compensation; the paper uses 0.04 for image classifiers.
- * Scaling comes before it, clipping by value and weight_decay after it.
+ * derivative. lambda is delay_compensation. Scaling comes before it, clipping by value
+ * and weight_decay after it.
  *
  * Steps send the values that they have pulled last along with their gradients, so pushes
  * of this variable have twice the bytes, and a worker keeps a copy of what its steps pull
  * from it. If a step has not pulled all rows of a push in its last pull of the variable,
- * that push is applied without compensation, as are the gradients of a round. Not with a
- * wire_dtype, clip_norm or COX_ROWWISE_ADAGRAD (COX_EINVAL).
+ * that push is applied without compensation, as are the gradients of a round, and those
+ * that a step accumulates or makes of local steps. Not with a wire_dtype, clip_norm or
+ * COX_ROWWISE_ADAGRAD (COX_EINVAL).
  */
 
 /*

@@ -377,8 +377,11 @@ static void look(struct world *w)
     if (coxi_store_describe(w->store, &description) == 0) {
         coxi_description_fini(&description);
     }
-    coxi_store_counts(w->store, coxi_maybe_of((uint32_t)fuzz_below(&w->input, 32)),
-                      &counts);
+    uint32_t what = (uint32_t)fuzz_below(&w->input, 32);
+    const struct coxi_count count = {.table = coxi_maybe_of(what),
+                                     .stale_of = (enum coxi_stale_of)(what % 4),
+                                     .index = what / 4};
+    coxi_store_counts(w->store, &count, &counts);
 }
 
 static void operate(struct world *w)
