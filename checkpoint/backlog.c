@@ -216,10 +216,23 @@ static bool check_inputs(const struct coxi_backlog *backlog, size_t i, size_t fi
     return true;
 }
 
-/* True if the end of a round is one. */
-static bool check_round(const struct coxi_backlog *backlog,
-                        const struct coxi_backlog_head *head)
+/* True if nothing but calls lies in a round: no write, and no end of another round. */
+static bool check_members(const struct coxi_backlog *backlog, size_t end,
+                          uint64_t first)
 {
+    const struct coxi_backlog_head *heads = backlog->heads;
+    size_t i = end;
+    while (i > 0 && heads[i - 1].closure >= first &&
+           heads[i - 1].function < COXI_BACKLOG_ROUND) {
+        i--;
+    }
+    return i == 0 || heads[i - 1].closure < first;
+}
+
+/* True if the end of a round is one. */
+static bool check_round(const struct coxi_backlog *backlog, size_t i)
+{
+    const struct coxi_backlog_head *head = &backlog->heads[i];
     struct coxi_backlog_round round;
     if (head->args_len < sizeof(round)) {
         return false;
@@ -232,7 +245,8 @@ static bool check_round(const struct coxi_backlog *backlog,
            round.decided <= 1 &&
            head->args_len ==
                sizeof(round) + round.n * sizeof(struct coxi_backlog_part) &&
-           head->n_inputs == 0 && head->done == 0;
+           head->n_inputs == 0 && head->done == 0 &&
+           check_members(backlog, i, round.first);
 }
 
 static bool check_head(const struct coxi_backlog *backlog, size_t i, size_t first_input)
@@ -251,7 +265,7 @@ static bool check_head(const struct coxi_backlog *backlog, size_t i, size_t firs
            head->done <= 1 + COX_ROUND_MAX && !(update && head->done) &&
            head->timeout_ms <= INT_MAX && head->only_worker <= UINT32_MAX &&
            check_inputs(backlog, i, first_input) &&
-           (!is_round || check_round(backlog, head));
+           (!is_round || check_round(backlog, i));
 }
 
 static bool check(const struct coxi_backlog *backlog)
