@@ -273,14 +273,14 @@ void coxi_replay_log_set(struct coxi_replay_log *log, struct coxi_closure_id id,
     coxi_unlock(&log->lock);
 }
 
-/* Replaces an operation's entry by another. What a round had is left to the caller,
- * because freeing a call takes another lock. */
+/* Replaces an entry by another. A call that it had is left to the caller, because
+ * freeing it takes another lock. */
 static void exchange(struct coxi_replay_log *log, struct coxi_replay_entry *entry,
                      const struct coxi_replay_entry *other) COXI_REQUIRES(log->lock)
 {
     uint64_t bytes = entry->bytes;
     count_undone(log, entry, -1);
-    if (entry->kind != COXI_REPLAY_ROUND) {
+    if (!has_call(entry)) {
         entry_fini(log, entry);
     }
     *entry = *other;
@@ -288,23 +288,36 @@ static void exchange(struct coxi_replay_log *log, struct coxi_replay_entry *entr
     count(log, entry->bytes - bytes);
 }
 
-void coxi_replay_log_retract(struct coxi_replay_log *log, struct coxi_closure_id id)
+/* Bars the newest entry that is known to ps by that id. Sets *ret to what it was; false:
+ * there is none. */
+static bool bar_newest(struct coxi_replay_log *log, struct coxi_closure_id id,
+                       struct coxi_replay_entry *ret)
 {
-    if (log == NULL) {
-        return;
-    }
-    const struct coxi_replay_entry barred = {.id = id, .kind = COXI_REPLAY_BARRED};
-    struct coxi_replay_entry round = barred;
     coxi_lock(&log->lock);
-    for (size_t i = 0; i < log->n; i++) {
-        struct coxi_replay_entry *entry = &log->entries[i];
-        if (is_of(entry, id)) {
-            round = entry->kind == COXI_REPLAY_ROUND ? *entry : round;
-            exchange(log, entry, &barred);
-        }
+    size_t i = log->n;
+    while (i > 0 && (log->entries[i - 1].kind == COXI_REPLAY_BARRED ||
+                     coxi_replay_applied_as(&log->entries[i - 1]).n != id.n)) {
+        i--;
+    }
+    if (i > 0) {
+        struct coxi_replay_entry *entry = &log->entries[i - 1];
+        const struct coxi_replay_entry barred = {.id = entry->id,
+                                                 .kind = COXI_REPLAY_BARRED};
+        *ret = *entry;
+        exchange(log, entry, &barred);
     }
     coxi_unlock(&log->lock);
-    entry_fini(log, &round);
+    return i > 0;
+}
+
+void coxi_replay_log_retract(struct coxi_replay_log *log, struct coxi_closure_id id)
+{
+    struct coxi_replay_entry entry;
+    while (log != NULL && bar_newest(log, id, &entry)) {
+        if (has_call(&entry)) {
+            entry_fini(log, &entry);
+        }
+    }
 }
 
 /* Makes entries for these rows of an update. COX_ENOMEM: makes none. */

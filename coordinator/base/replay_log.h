@@ -167,7 +167,8 @@ void coxi_replay_log_forget(struct coxi_replay_log *log, uint64_t mark);
 bool coxi_replay_log_is_due(struct coxi_replay_log *log, uint64_t next_id);
 bool coxi_replay_log_is_full(struct coxi_replay_log *log, uint64_t next_id);
 
-/* The operation with that id has not been done after all: it must never apply. */
+/* The operation with that id has not been done after all: it must never apply. Nor must
+ * the calls of the round that it ends. */
 void coxi_replay_log_retract(struct coxi_replay_log *log, struct coxi_closure_id id);
 
 /* The lowest id of a call in the log; UINT64_MAX: there is none. */

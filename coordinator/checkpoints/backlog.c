@@ -23,6 +23,7 @@
 #include "coordinator/base/ps_set.h"
 #include "coordinator/base/replay_log.h"
 #include "coordinator/closures/closure.h"
+#include "coordinator/closures/dispatch.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
 #include "coordinator/closures/round.h"
@@ -375,7 +376,8 @@ static int check_cursor(struct cox_coordinator *c,
 static int collect(struct cox_coordinator *c, void *arg)
 {
     struct collection *all = arg;
-    coxi_inputs_go_on(c); /* ends closures whose inputs will never come */
+    /* ends closures whose inputs will never come, and those of rounds that have ended */
+    coxi_dispatch_go_on(c);
     all->manifest->progress = c->closures->progress;
     all->manifest->progress.closure = coxi_rounds_whole(c, highest(c, all->manifest));
     int r = check_run(c);

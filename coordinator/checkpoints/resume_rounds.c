@@ -103,6 +103,7 @@ int coxi_resume_hold_round(struct coxi_resumed *resumed, size_t i)
         return r;
     }
     take_parts(round, args + sizeof(what));
+    coxi_round_take_in(end);
     (void)coxi_round_holds(end);
     coxi_round_be_due(round);
     return 0;

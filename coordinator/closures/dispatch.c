@@ -369,6 +369,9 @@ static bool take_in(struct cox_coordinator *c, struct coxi_intake *intake)
     for (struct coxi_closure *closure = intake->closures.first; closure != NULL;) {
         struct coxi_closure *next = closure->next;
         take_operations(c, intake, closure->future.id.n);
+        if (closure->round != NULL) {
+            coxi_round_take_in(closure);
+        }
         if (coxi_window_put(&c->closures->unsettled, closure->future.id.n, closure) ==
             0) {
             enter(closure);
@@ -382,9 +385,7 @@ static bool take_in(struct cox_coordinator *c, struct coxi_intake *intake)
     return any;
 }
 
-/* Queues closures whose inputs have come, and ends those whose inputs never will; and
- * looks at rounds, whose end may let closures run or end. */
-static void go_on(struct cox_coordinator *c)
+void coxi_dispatch_go_on(struct cox_coordinator *c)
 {
     struct coxi_closures *closures = c->closures;
     do {
@@ -481,7 +482,7 @@ static void shut_down(struct cox_coordinator *c, bool wanted)
     if (c->phase.shutting_down && c->workers->n_conns == 0 &&
         c->closures->n_voiding == 0) {
         coxi_closures_fail(c, COX_ECANCELLED, "the coordinator was closed");
-        go_on(c);
+        coxi_dispatch_go_on(c);
         coxi_closures_tell(c);
         coxi_loop_stop(c->loop);
     }
@@ -511,7 +512,7 @@ void coxi_dispatch(void *coordinator)
     coxi_unlock(&c->lock);
 
     bool closures = take_in(c, &intake);
-    go_on(c);
+    coxi_dispatch_go_on(c);
     if (kept) {
         coxi_kept_sweep(c);
     }
@@ -538,7 +539,7 @@ void coxi_dispatch(void *coordinator)
         c->closures->recalled = false;
         assign(c);
     }
-    go_on(c); /* for closures whose inputs were just cancelled */
+    coxi_dispatch_go_on(c); /* for closures whose inputs were just cancelled */
     coxi_closures_tell(c);
     send_decisions(c);
     send_watermark(c);

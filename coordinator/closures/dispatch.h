@@ -9,6 +9,10 @@
  * watermark. */
 void coxi_dispatch(void *coordinator);
 
+/* A part of it: queues closures whose inputs have come, and ends those whose inputs never
+ * will; and looks at rounds, whose end may let closures run or end. */
+void coxi_dispatch_go_on(struct cox_coordinator *c);
+
 /* ---- messages to a worker */
 
 /* Adds an attempt of the closure to the next dispatch; COX_ENOMEM: it was not added. */

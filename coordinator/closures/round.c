@@ -39,9 +39,23 @@ void coxi_rounds_free_all(struct coxi_rounds_state *state)
 
 /* ---- news */
 
+/* It need not wait for ps any more. */
+static void unblock(struct coxi_rounds_state *state, struct coxi_round *round)
+{
+    struct coxi_round **link = &state->blocked;
+    while (*link != round) {
+        link = &(*link)->next_due;
+    }
+    *link = round->next_due;
+    round->is_blocked = false;
+}
+
 void coxi_round_be_due(struct coxi_round *round)
 {
     struct coxi_rounds_state *state = &round->end->future.c->closures->rounds;
+    if (round->is_blocked) {
+        unblock(state, round);
+    }
     if (!round->is_due) {
         round->is_due = true;
         round->next_due = state->due;

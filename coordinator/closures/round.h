@@ -58,12 +58,13 @@ struct coxi_round {
 
     struct coxi_round *next; /* open rounds of the sequence, oldest first */
     struct coxi_round *prev;
-    struct coxi_round *next_due; /* in c->closures->rounds.due */
+    struct coxi_round *next_due; /* in c->closures->rounds.due, or .blocked */
     bool is_due;
-    bool listed;  /* the loop knows it */
-    bool waits;   /* its members wait for earlier rounds */
-    bool decided; /* `parts` says which members count */
-    bool sent;    /* the end is on its way, or was */
+    bool is_blocked; /* in c->closures->rounds.blocked */
+    bool listed;     /* the loop knows it */
+    bool waits;      /* its members wait for earlier rounds */
+    bool decided;    /* `parts` says which members count */
+    bool sent;       /* the end is on its way, or was */
     bool over;
     uint32_t n_staged;
     uint32_t n_out;
@@ -134,10 +135,13 @@ static inline uint32_t coxi_round_distance(const struct coxi_closure *closure)
 
 /* ---- the order of rounds (round_order.c) */
 
+/* The loop learns of a closure of a round, from whatever list it will be in: from now on
+ * the round can end. */
+void coxi_round_take_in(struct coxi_closure *closure);
+
 /*
- * A closure of a round was taken in, or left by an older client and may run now. True:
- * it stays WAITING, in c->closures->waiting, because it is an end, or waits for earlier
- * rounds.
+ * A closure of a round that was taken in may run now. True: it stays WAITING, in
+ * c->closures->waiting, because it is an end, or waits for earlier rounds.
  */
 bool coxi_round_holds(struct coxi_closure *closure);
 

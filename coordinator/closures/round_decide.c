@@ -299,11 +299,13 @@ static bool look_at_sent(struct coxi_round *round)
         coxi_replay_log_retract(c->replay_log, end->id);
         fail(round, end->code, coxi_future_text(end));
     } else if (c->phase.fatal_handled || c->phase.shutting_down) {
-        fail(round, COX_ECLOSED, "the run has ended before every ps had it");
+        int r = coxi_check_alive(c); /* why the run has ended before all ps had it */
+        fail(round, r, coxi_error_text());
     } else if (coxi_ps_recovering(c)) {
         return false;
     } else if (coxi_round_send(round) != 0) {
         coxi_fatal(c, COX_ENOMEM, coxi_error_text());
+        return false; /* looks again when the loop knows that the run is over */
     }
     return true;
 }
@@ -367,9 +369,10 @@ static void look_at_due(struct coxi_rounds_state *state)
     while (state->due != NULL) {
         struct coxi_round *round = state->due;
         state->due = round->next_due;
-        if (round->over || look(round)) {
-            round->is_due = false;
-        } else {
+        bool blocked = !round->over && !look(round);
+        round->is_due = false;
+        if (blocked) {
+            round->is_blocked = true;
             round->next_due = state->blocked;
             state->blocked = round;
         }
@@ -385,8 +388,9 @@ void coxi_rounds_turn(struct cox_coordinator *c)
     }
     look_at_due(state);
     if (state->blocked != NULL && (run_is_over || !coxi_ps_recovering(c))) {
-        state->due = state->blocked;
-        state->blocked = NULL;
+        while (state->blocked != NULL) {
+            coxi_round_be_due(state->blocked);
+        }
         look_at_due(state);
     }
 }

@@ -6,7 +6,8 @@
  *
  * A ps may refuse the end, because it has no memory for the sums, say. If all refuse it,
  * the round fails, and leaves no trace. If only some do, the round would be applied in
- * part: the run ends, and the next client begins at a checkpoint.
+ * part: the run ends, and the next client begins at a checkpoint. So it does if a ps that
+ * is not lost has not answered, because it may have the round.
  *
  * Threads: loop; answers come on threads of the ps clients.
  */
@@ -25,6 +26,7 @@ struct answer {
     struct coxi_round_sending *sending;
     struct iovec payload;
     bool sent;
+    bool refused; /* the ps has said so */
     int code;
     char text[COXI_TEXT_MAX];
 };
@@ -64,16 +66,41 @@ bool coxi_round_is_acked(const struct coxi_round *round)
 
 /* ---- the answers */
 
-/* Ends the run: some ps have applied the round, and `answer` refuses it. */
+/* Ends the run: some ps have applied the round, or may have. `answer` refuses it, or
+ * does not say. */
 static void be_partial(struct coxi_round *round, uint32_t p,
                        const struct answer *answer)
 {
     char text[COXI_TEXT_MAX];
     (void)snprintf(text, sizeof(text),
-                   "round %llu is applied on some ps, and refused by ps %u: %.300s; "
-                   "start again from a checkpoint",
+                   answer->refused
+                       ? "round %llu is applied on some ps, and refused by ps %u: "
+                         "%.300s; start again from a checkpoint"
+                       : "it is not known whether round %llu is applied on ps %u: "
+                         "%.300s; start again from a checkpoint",
                    (unsigned long long)round->end->future.id.n, p, answer->text);
     coxi_fatal(round->rounds->c, answer->code, text);
+}
+
+/* True if a closure that counts is not in this client, because the ps that it touched
+ * had the round in an older client's checkpoint. */
+static bool was_applied(const struct coxi_round *round)
+{
+    uint32_t i = 0;
+    while (i < round->n && round->parts[i].attempt != COXI_ATTEMPT_LATEST) {
+        i++;
+    }
+    return i < round->n;
+}
+
+/* Every ps that was asked has refused the round. */
+static void be_refused(struct coxi_round *round, const struct answer *answer)
+{
+    struct cox_future *future = &round->end->future;
+    round->refused = true;
+    future->code = answer->code;
+    free(future->text);
+    future->text = strdup(answer->text);
 }
 
 /* On the loop: all have answered. */
@@ -82,27 +109,26 @@ static void finish(struct coxi_mail *mail)
     struct coxi_round_sending *sending = (struct coxi_round_sending *)mail;
     struct coxi_round *round = sending->round;
     struct cox_coordinator *c = round->rounds->c;
-    uint32_t n_acked = 0;
-    uint32_t n_refused = 0;
-    uint32_t refuser = 0;
+    bool acked = false;
+    const struct answer *refusal = NULL;
+    const struct answer *silence = NULL;
     for (uint32_t p = 0; p < sending->n_ps; p++) {
         const struct answer *answer = &sending->answers[p];
         if (answer->sent && answer->code == 0) {
             round->acked[p / 64] |= UINT64_C(1) << (p % 64);
+        } else if (answer->refused) {
+            refusal = answer;
         } else if (answer->sent && answer->code != COX_EPSLOST) {
-            refuser = n_refused++ == 0 ? p : refuser;
+            silence = answer;
         }
-        n_acked += has(round->acked, p);
+        acked = acked || has(round->acked, p);
     }
-    const struct answer *answer = &sending->answers[refuser];
-    if (n_refused > 0 && (n_acked > 0 || coxi_ps_recovering(c))) {
-        be_partial(round, refuser, answer);
-    } else if (n_refused > 0) {
-        struct cox_future *future = &round->end->future;
-        round->refused = true;
-        future->code = answer->code;
-        free(future->text);
-        future->text = strdup(answer->text);
+    const struct answer *failed = silence != NULL ? silence : refusal;
+    if (silence != NULL ||
+        (refusal != NULL && (acked || coxi_ps_recovering(c) || was_applied(round)))) {
+        be_partial(round, (uint32_t)(failed - sending->answers), failed);
+    } else if (refusal != NULL) {
+        be_refused(round, refusal);
     }
     round->sending = NULL;
     coxi_round_be_due(round);
@@ -138,6 +164,7 @@ static void on_answer(struct coxi_psc_request *request, int code,
              "a ps answered the end of a round with something else");
     } else if (message->status.code != 0) {
         note(answer, message->status.code, message->status.message);
+        answer->refused = answer->code != COX_EPSLOST && answer->code != COX_EFENCED;
     }
     answered(answer->sending);
 }

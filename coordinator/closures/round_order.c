@@ -109,7 +109,7 @@ void coxi_round_unlist(struct coxi_round *round)
     }
 }
 
-bool coxi_round_holds(struct coxi_closure *closure)
+void coxi_round_take_in(struct coxi_closure *closure)
 {
     struct coxi_round *round = closure->round;
     if (!round->listed) {
@@ -118,6 +118,11 @@ bool coxi_round_holds(struct coxi_closure *closure)
     if (round->end != closure) {
         coxi_round_member(closure)->closure = closure;
     }
+}
+
+bool coxi_round_holds(struct coxi_closure *closure)
+{
+    struct coxi_round *round = closure->round;
     if (round->end != closure && !round->waits) {
         return false;
     }

@@ -137,20 +137,29 @@ int coxi_closure_log(struct coxi_replay_log *log, struct coxi_closure *closure,
     return r;
 }
 
-/* An error has cancelled the closure, and the program may not know that yet. */
-static void note_cancelled(struct coxi_closure *closure)
+/* True if another closure of its round has failed, and so will the program's next
+ * call. */
+static bool has_failed_with_round(const struct coxi_closure *closure)
 {
-    struct cox_coordinator *c = closure->future.c;
-    coxi_lock(&c->lock);
+    const struct coxi_round *round = closure->round;
+    int code = round != NULL ? round->end->future.code : 0;
+    return code != 0 && code != COX_ECANCELLED &&
+           !closure->future.c->options.keep_going;
+}
+
+/* If an error has cancelled the closure: the program may not know that yet. */
+static void note_cancelled(struct cox_coordinator *c,
+                           const struct coxi_closure *closure) COXI_REQUIRES(c->lock)
+{
     uint64_t first = c->closures->first_cancelled;
     /* `failed`: the caller that waited for running closures may have given up
      * meanwhile. */
-    bool by_error = c->life.reporting || c->life.failed;
+    bool by_error =
+        c->life.reporting || c->life.failed || has_failed_with_round(closure);
     if (by_error && closure->asked.cursor != 0 &&
         (first == 0 || closure->future.id.n < first)) {
         c->closures->first_cancelled = closure->future.id.n;
     }
-    coxi_unlock(&c->lock);
 }
 
 /* Records what a checkpoint, and a ps that comes back, must know of a settled
@@ -168,7 +177,9 @@ static void record(struct coxi_replay_log *log, struct coxi_closure *closure,
         coxi_manifest_cover(&c->closures->progress, closure->future.id.n,
                             closure->asked.cursor);
     } else {
-        note_cancelled(closure);
+        coxi_lock(&c->lock);
+        note_cancelled(c, closure);
+        coxi_unlock(&c->lock);
     }
     if (closure->round != NULL) {
         return; /* what is applied of a round was logged when it was decided */
@@ -463,6 +474,10 @@ static void tell(struct cox_coordinator *c, struct coxi_closure *closure)
         return;
     }
     note_untold(c, closure);
+    if (closure->state == COXI_CANCELLED && has_failed_with_round(closure)) {
+        /* again: until the error is known, the program may have scheduled a call */
+        note_cancelled(c, closure);
+    }
     if (closure->state == COXI_FAILED && !c->options.keep_going) {
         char text[COXI_TEXT_MAX];
         (void)snprintf(text, sizeof(text), "closure %llu (%s): %.400s",

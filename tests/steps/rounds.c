@@ -51,7 +51,8 @@ static int see(struct cox_step *step)
 /*
  * Pushes the gradient -1 for both, after it has seen them. With an argument "weight" it
  * counts that much; with "path" its first attempt waits at a FIFO, between the two
- * pushes if there is an argument "flush"; with "fail" it fails.
+ * pushes if there is an argument "flush"; with "fail" it fails. With "half" it pushes for
+ * "w0" only, with "other" for "w1" only.
  */
 static int advance(struct cox_step *step)
 {
@@ -65,7 +66,7 @@ static int advance(struct cox_step *step)
     if (r == 0 && waits && !flushes) {
         r = wait_at(step);
     }
-    if (r == 0) {
+    if (r == 0 && cox_step_argument(step, "other") == NULL) {
         r = push(step, "w0");
     }
     if (r == 0 && flushes) {
@@ -74,7 +75,7 @@ static int advance(struct cox_step *step)
     if (r == 0 && waits && flushes) {
         r = wait_at(step);
     }
-    if (r == 0) {
+    if (r == 0 && cox_step_argument(step, "half") == NULL) {
         r = push(step, "w1");
     }
     if (r == 0 && cox_step_argument(step, "fail") != NULL) {

@@ -1,0 +1,212 @@
+/*
+ * Rounds that end while a ps is away, or whose end cannot be sent, or is refused. What the
+ * client sends to ps, and coxi_round_send, go through this file (ld --wrap).
+ */
+#include <signal.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "coordinator/base/ps_set.h"
+#include "coordinator/closures/closure.h"
+#include "coordinator/closures/round.h"
+#include "net/ps_client.h"
+#include "tests/coordinator/inside.h"
+#include "tests/coordinator/rounding.h"
+#include "tests/test.h"
+
+__typeof__(coxi_round_send) __real_coxi_round_send, __wrap_coxi_round_send;
+__typeof__(coxi_psc_submit_now) __real_coxi_psc_submit_now, __wrap_coxi_psc_submit_now;
+
+static atomic_bool memory_is_full;
+static atomic_int refused_with; /* what ps answer to the end of a round */
+static atomic_int lost_with;    /* how its request ends, without an answer */
+
+int __wrap_coxi_round_send(struct coxi_round *round)
+{
+    return atomic_load(&memory_is_full) ? coxi_error_memory("the end of a round")
+                                        : __real_coxi_round_send(round);
+}
+
+int __wrap_coxi_psc_submit_now(struct coxi_psc *psc, const struct coxi_message *message,
+                               struct coxi_psc_request *request, bool later)
+{
+    int refused = atomic_load(&refused_with);
+    int lost = atomic_load(&lost_with);
+    if ((refused == 0 && lost == 0) || message->kind != COXI_COMMIT ||
+        message->commit.updates[0].op != COXI_OP_ROUND) {
+        return __real_coxi_psc_submit_now(psc, message, request, later);
+    }
+    const struct coxi_message answer = {.kind = COXI_COMMITTED,
+                                        .status = {.code = refused, .message = "no"}};
+    if (lost != 0) {
+        (void)coxi_error(lost, "no answer");
+    }
+    request->done(request, lost, lost == 0 ? &answer : NULL, NULL, 0);
+    return 0;
+}
+
+/* ---- while a ps is away */
+
+struct away {
+    struct rounding s;
+    struct rounding_members members;
+    pid_t launcher;
+    /* as the loop has seen them */
+    uint32_t n_staged;
+    bool is_blocked;
+};
+
+static void look(void *arg)
+{
+    struct away *away = arg;
+    const struct coxi_rounds_state *state = &away->s.crew.c->closures->rounds;
+    const struct coxi_round *round = away->s.rounds->first;
+    away->n_staged = round != NULL ? round->n_staged : 0;
+    away->is_blocked = state->blocked != NULL;
+}
+
+static bool are_two_staged(void *arg)
+{
+    struct away *away = arg;
+    inside_run(away->s.crew.c, look, away);
+    return away->n_staged == 2;
+}
+
+/* True if the round waits for the ps to come back. */
+static bool is_blocked(void *arg)
+{
+    struct away *away = arg;
+    inside_run(away->s.crew.c, look, away);
+    return away->is_blocked;
+}
+
+static bool is_recovering(void *c)
+{
+    return coxi_ps_recovering(c);
+}
+
+/* Leaves a round that is complete, but for a ps that has gone with a part of it. */
+static void away_open(struct away *away)
+{
+    struct cox_rounds_spec spec = COX_ROUNDS_SPEC_INIT;
+    struct cox_options options = COX_OPTIONS_INIT;
+    const char *gate[2] = {rounding_gate(), rounding_gate()};
+    spec.backups = 1;
+    spec.reduce = COX_REDUCE_SUM;
+    options.checkpoint_dir = coxi_test_path("checkpoints");
+    options.speculate = -1;
+    rounding_open(&away->s, 2, &spec, &options);
+    rounding_start(&away->s,
+                   &(struct rounding_asked){.path = {NULL, NULL, gate[0], gate[1]},
+                                            .half = {false, false, true, true},
+                                            .only = {1, 2, 1, 2}},
+                   &away->members);
+    int fd[2] = {rounding_meet(gate[0]), rounding_meet(gate[1])};
+    coxi_test_until(are_two_staged, away, "the others are staged");
+    away->launcher = crew_launcher(&away->s.crew);
+    crew_stop(away->launcher);
+    crew_kill(crew_ps_process(&away->s.crew, 1));
+    coxi_test_until(is_recovering, away->s.crew.c, "the ps is lost");
+    (void)close(fd[0]);
+    (void)close(fd[1]);
+    coxi_test_until(is_blocked, away, "the round is complete");
+}
+
+/* The ps comes back. */
+static void away_close(struct away *away)
+{
+    rounding_free(&away->members);
+    assert_int_equal(0, kill(away->launcher, SIGCONT));
+    assert_code(0, cox_join(away->s.crew.c, -1));
+    rounding_assert(&away->s, 0);
+    rounding_plain(&away->s, NULL);
+    assert_code(0, cox_join(away->s.crew.c, -1));
+    assert_true(rounding_value(&away->s, 0) >= ROUNDING_MEMBERS - 1);
+    crew_close(&away->s.crew);
+}
+
+TEST(round_can_be_cancelled_while_a_ps_is_away)
+{
+    struct away away;
+    away_open(&away);
+    assert_code(0, cox_future_cancel(away.members.end));
+    assert_code(COX_ECANCELLED, cox_future_wait(away.members.end, 8000));
+    for (int i = 0; i < ROUNDING_MEMBERS; i++) {
+        assert_code(COX_ECANCELLED, cox_future_wait(away.members.futures[i], 8000));
+    }
+    away_close(&away);
+}
+
+TEST(round_can_be_cancelled_closure_by_closure_while_a_ps_is_away)
+{
+    struct away away;
+    away_open(&away);
+    for (int i = 0; i < ROUNDING_MEMBERS; i++) {
+        assert_code(0, cox_future_cancel(away.members.futures[i]));
+    }
+    assert_code(0, cox_future_cancel(away.members.end));
+    for (int i = 0; i < ROUNDING_MEMBERS; i++) {
+        assert_code(COX_ECANCELLED, cox_future_wait(away.members.futures[i], 8000));
+    }
+    assert_code(COX_ECANCELLED, cox_future_wait(away.members.end, 8000));
+    away_close(&away);
+}
+
+/* ---- its end */
+
+static void open_sum(struct rounding *s)
+{
+    struct cox_rounds_spec spec = COX_ROUNDS_SPEC_INIT;
+    struct cox_options options = COX_OPTIONS_INIT;
+    spec.reduce = COX_REDUCE_SUM;
+    options.checkpoint_dir = coxi_test_path("checkpoints");
+    rounding_open(s, 2, &spec, &options);
+}
+
+TEST(run_ends_if_there_is_no_memory_to_end_a_round)
+{
+    struct rounding s;
+    struct rounding_members members;
+    open_sum(&s);
+    atomic_store(&memory_is_full, true);
+    rounding_plain(&s, &members);
+    assert_code(COX_ENOMEM, cox_join(s.crew.c, 8000));
+    for (int i = 0; i < ROUNDING_MEMBERS; i++) {
+        assert_true(cox_future_wait(members.futures[i], 8000) != COX_ETIMEDOUT);
+    }
+    rounding_free(&members);
+    (void)cox_close(s.crew.c, 5000);
+}
+
+TEST(round_that_every_ps_refuses_leaves_no_trace)
+{
+    struct rounding s;
+    struct rounding_members members;
+    open_sum(&s);
+    atomic_store(&refused_with, COX_ELIMIT);
+    rounding_plain(&s, &members);
+    assert_code(COX_ELIMIT, cox_join(s.crew.c, -1));
+    assert_code(COX_ELIMIT, cox_future_wait(members.end, 0));
+    atomic_store(&refused_with, 0);
+    rounding_plain(&s, NULL);
+    assert_code(0, cox_join(s.crew.c, -1));
+    for (int i = 0; i < ROUNDING_PS; i++) {
+        crew_kill(crew_ps_process(&s.crew, i));
+        rounding_assert(&s, ROUNDING_MEMBERS);
+    }
+    rounding_free(&members);
+    crew_close(&s.crew);
+}
+
+TEST(run_ends_if_nobody_knows_whether_a_round_is_applied)
+{
+    struct rounding s;
+    open_sum(&s);
+    atomic_store(&lost_with, COX_ETIMEDOUT);
+    rounding_plain(&s, NULL);
+    assert_code(COX_ETIMEDOUT, cox_join(s.crew.c, 8000));
+    assert_code(COX_ETIMEDOUT, cox_join(s.crew.c, 8000)); /* it is over */
+    atomic_store(&lost_with, 0);
+    (void)cox_close(s.crew.c, 5000);
+}
