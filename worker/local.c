@@ -54,8 +54,9 @@ static bool is_table(const struct copy *copy)
 
 static size_t numbers_of(const struct copy *copy)
 {
-    COXI_CHECK(copy->rows.widths[NOW] >= sizeof(float));
-    return copy->rows.widths[NOW] / sizeof(float);
+    size_t numbers = copy->rows.widths[NOW] / sizeof(float);
+    COXI_CHECK(numbers > 0);
+    return numbers;
 }
 
 /* ---- a copy begins */
