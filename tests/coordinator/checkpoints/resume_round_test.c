@@ -314,10 +314,15 @@ TEST(a_cursor_does_not_pass_closures_that_ended_with_their_round)
 {
     struct rounding s;
     struct rounding_members members[2];
+    const char *gate = rounding_gate();
     open_next(&s);
-    rounding_start(&s, &(struct rounding_asked){.fail = {true}, .cursors = {0, 5}},
-                   &members[0]);
+    rounding_start(
+        &s, &(struct rounding_asked){.path = {gate}, .fail = {true}, .cursors = {0, 5}},
+        &members[0]);
+    int fd = rounding_meet(gate);
+    /* before the failure, which scheduling would report */
     rounding_start(&s, &(struct rounding_asked){.cursors = {10}}, &members[1]);
+    (void)close(fd);
     assert_code(COX_ESTEP, cox_future_wait(members[0].end, 10000));
     assert_code(0, cox_future_wait(members[1].end, 10000));
     assert_code(COX_ECANCELLED, cox_checkpoint_save(s.crew.c, NULL, NULL));
