@@ -54,6 +54,7 @@ struct coxi_ps_set {
     bool stop; /* no ps is brought back any more */
 
     /* ---- the loop's own */
+    bool over;      /* the recovery has ended: no ps will come back */
     uint64_t epoch; /* how often a ps has come back */
     /* Replays may be dispatched: no ps has come back since the batch began. */
     bool batch_open;

@@ -288,6 +288,12 @@ static bool lacks_one(const struct coxi_round *round)
     return false;
 }
 
+/* True if no ps will get anything from this client any more, or none will come back. */
+static bool is_run_over(const struct cox_coordinator *c)
+{
+    return c->phase.fatal_handled || c->phase.shutting_down || c->ps.over;
+}
+
 /* The end is on its way, or was; no request is under way. */
 static bool look_at_sent(struct coxi_round *round)
 {
@@ -298,7 +304,7 @@ static bool look_at_sent(struct coxi_round *round)
     } else if (round->refused) {
         coxi_replay_log_retract(c->replay_log, end->id);
         fail(round, end->code, coxi_future_text(end));
-    } else if (c->phase.fatal_handled || c->phase.shutting_down) {
+    } else if (is_run_over(c)) {
         int r = coxi_check_alive(c); /* why the run has ended before all ps had it */
         fail(round, r, coxi_error_text());
     } else if (coxi_ps_recovering(c)) {
@@ -382,12 +388,11 @@ static void look_at_due(struct coxi_rounds_state *state)
 void coxi_rounds_turn(struct cox_coordinator *c)
 {
     struct coxi_rounds_state *state = &c->closures->rounds;
-    bool run_is_over = c->phase.fatal_handled || c->phase.shutting_down;
     if (state->epoch != c->ps.epoch) {
         look_for_lost(c);
     }
     look_at_due(state);
-    if (state->blocked != NULL && (run_is_over || !coxi_ps_recovering(c))) {
+    if (state->blocked != NULL && (is_run_over(c) || !coxi_ps_recovering(c))) {
         while (state->blocked != NULL) {
             coxi_round_be_due(state->blocked);
         }

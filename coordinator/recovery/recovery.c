@@ -143,7 +143,7 @@ void coxi_recovery_wait_slice(struct coxi_recovery *rec)
 static int be_over(struct coxi_recovery *rec, void *arg)
 {
     (void)arg;
-    rec->over = true;
+    rec->set->over = true;
     rec->set->batch_open = false;
     coxi_recovery_let_go_held(rec);
     return 0;

@@ -62,7 +62,7 @@ void coxi_recovery_let_go_held(struct coxi_recovery *rec)
     rec->held = NULL;
     while (held != NULL) {
         struct coxi_recovery_held *next = held->next;
-        if (rec->over) {
+        if (rec->set->over) {
             settle_unasked(held->closure);
         } else {
             void_again(held->closure, &held->ending);
@@ -76,7 +76,7 @@ void coxi_recovery_void_later(struct coxi_closure *closure,
                               const struct coxi_ending *ending)
 {
     struct coxi_recovery *rec = closure->future.c->ps.recovery;
-    if (rec->over || closure->future.c->phase.shutting_down) {
+    if (rec->set->over || closure->future.c->phase.shutting_down) {
         settle_unasked(closure);
         return;
     }

@@ -78,7 +78,6 @@ struct coxi_recovery {
     /* ---- the loop's own */
     size_t n_redone;                 /* closures since all ps were last UP */
     struct coxi_recovery_held *held; /* closures whose voiding has to wait */
-    bool over;                       /* nothing is recovered any more */
 };
 
 /* ---- recovery.c */

@@ -78,6 +78,7 @@ void rounding_start(struct rounding *s, const struct rounding_asked *asked,
         }
         calls[i] = (struct cox_call)COX_CALL_INIT;
         calls[i].cursor = asked->cursors[i];
+        calls[i].keep = asked->keep[i];
         calls[i].args = args[i];
         calls[i].n_args = n;
         calls[i].only_worker = asked->only[i];

@@ -115,4 +115,12 @@ static int fit(struct cox_step *step)
     return cox_step_push(step, pull.variable, gradient);
 }
 
-COX_STEPS(COX_STEP("advance", advance), COX_STEP("fit", fit));
+/* Waits at a FIFO in its first attempt, and returns its argument "w0" as "w0". */
+static int follow(struct cox_step *step)
+{
+    int r = cox_step_attempt(step) == 1 ? wait_at(step) : 0;
+    return r != 0 ? r : cox_step_return(step, cox_step_argument(step, "w0"));
+}
+
+COX_STEPS(COX_STEP("advance", advance), COX_STEP("follow", follow),
+          COX_STEP("fit", fit));

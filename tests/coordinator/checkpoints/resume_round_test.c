@@ -5,6 +5,7 @@
  * --wrap).
  */
 #include <stdatomic.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -223,6 +224,40 @@ TEST(a_round_that_one_ps_has_applied_is_applied_by_the_others_after_a_restart)
     assert_true(rounding_value(&s, 1) == 0);
     assert_code(0, cox_join(s.crew.c, -1));
     rounding_assert(&s, 10);
+    crew_close(&s.crew);
+}
+
+TEST(a_closure_that_runs_again_for_what_it_kept_does_so_in_its_round)
+{
+    struct rounding s;
+    struct rounding_members members;
+    const char *gate = rounding_gate();
+    open_next(&s);
+    rounding_start(&s, &(struct rounding_asked){.keep = {true}}, &members);
+    assert_code(0, cox_future_wait(members.end, -1));
+    const struct cox_value path = COX_VECTOR("path", COX_U8, strlen(gate) + 1, gate);
+    const struct cox_input input = {"w0", members.futures[0], "w0"};
+    struct cox_call call = COX_CALL_INIT;
+    call.args = &path;
+    call.n_args = 1;
+    call.inputs = &input;
+    call.n_inputs = 1;
+    assert_code(0,
+                cox_schedule(s.crew.c, crew_function(&s.crew, "follow"), &call, NULL));
+    int fd = rounding_meet(gate);
+    do_one(&s);
+    save(&s);
+    close_gate(gate);
+    (void)close(fd);
+    rounding_free(&members);
+    crew_close(&s.crew);
+
+    open_next(&s);
+    assert_int_equal(1, rerun_by(&s));
+    rounding_plain(&s, NULL);
+    (void)close(rounding_meet(gate));
+    assert_code(0, cox_join(s.crew.c, -1));
+    rounding_assert(&s, 1 + 2 * ROUNDING_MEMBERS);
     crew_close(&s.crew);
 }
 

@@ -55,6 +55,7 @@ struct away {
     /* as the loop has seen them */
     uint32_t n_staged;
     bool is_blocked;
+    bool is_sent;
 };
 
 static void look(void *arg)
@@ -155,6 +156,20 @@ TEST(round_can_be_cancelled_closure_by_closure_while_a_ps_is_away)
 
 /* ---- its end */
 
+static void look_at_sent(void *arg)
+{
+    struct away *away = arg;
+    const struct coxi_round *round = away->s.rounds->first;
+    away->is_sent = round != NULL && round->sent;
+}
+
+static bool is_sent(void *arg)
+{
+    struct away *away = arg;
+    inside_run(away->s.crew.c, look_at_sent, away);
+    return away->is_sent;
+}
+
 static void open_sum(struct rounding *s)
 {
     struct cox_rounds_spec spec = COX_ROUNDS_SPEC_INIT;
@@ -209,4 +224,29 @@ TEST(run_ends_if_nobody_knows_whether_a_round_is_applied)
     assert_code(COX_ETIMEDOUT, cox_join(s.crew.c, 8000)); /* it is over */
     atomic_store(&lost_with, 0);
     (void)cox_close(s.crew.c, 5000);
+}
+
+TEST(client_can_be_closed_while_a_ps_that_lacks_a_round_is_away)
+{
+    struct away away;
+    struct cox_rounds_spec spec = COX_ROUNDS_SPEC_INIT;
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.checkpoint_dir = coxi_test_path("checkpoints");
+    rounding_open(&away.s, 2, &spec, &options);
+    atomic_store(&lost_with, COX_EPSLOST); /* as if the ps had gone, until it has */
+    rounding_plain(&away.s, &away.members);
+    coxi_test_until(is_sent, &away, "the end of the round is sent");
+    away.launcher = crew_launcher(&away.s.crew);
+    crew_stop(away.launcher);
+    crew_kill(crew_ps_process(&away.s.crew, 1));
+    coxi_test_until(is_recovering, away.s.crew.c, "the ps is lost");
+    coxi_test_until(is_blocked, &away, "the end of the round waits for the ps");
+    atomic_store(&lost_with, 0);
+    assert_int_equal(0, kill(away.launcher, SIGCONT));
+    int r = cox_close(away.s.crew.c, 5000);
+    assert_true(r == 0 || r == COX_ECLOSED);
+    for (int i = 0; i < ROUNDING_MEMBERS; i++) {
+        assert_true(cox_future_wait(away.members.futures[i], 0) != COX_ETIMEDOUT);
+    }
+    rounding_free(&away.members);
 }
