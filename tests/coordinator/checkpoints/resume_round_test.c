@@ -31,9 +31,9 @@ static void (*before_collection)(void);
 /* cancelled in the turn of the loop that collects the backlog, just before that */
 static struct cox_future *cancelled;
 static _Thread_local bool collects;
-static atomic_bool refuses;           /* ps refuse the ends of rounds */
-static atomic_bool holds;             /* the end of a round does not reach ps 1 */
-static struct coxi_psc_request *held; /* that end */
+static atomic_bool refuses; /* ps refuse the ends of rounds */
+static atomic_bool holds;   /* the end of a round does not reach ps 1 */
+static _Atomic(struct coxi_psc_request *) held; /* that end */
 
 int __wrap_coxi_backlog_collect(struct cox_coordinator *c, const char *path,
                                 const struct coxi_recovery_mark *mark,
@@ -80,7 +80,7 @@ int __wrap_coxi_psc_submit_now(struct coxi_psc *psc, const struct coxi_message *
     if (is_end && atomic_load(&refuses)) {
         request->done(request, 0, &no, NULL, 0);
     } else if (is_end && atomic_load(&holds) && psc == scene->crew.c->ps.clients[1]) {
-        held = request;
+        atomic_store(&held, request);
     } else {
         return __real_coxi_psc_submit_now(psc, message, request, later);
     }
@@ -189,7 +189,7 @@ TEST(of_two_rounds_that_overlap_only_the_one_that_is_left_is_done_again)
 static bool is_held(void *arg)
 {
     (void)arg;
-    return held != NULL;
+    return atomic_load(&held) != NULL;
 }
 
 /* Starts a round whose end ps 0 has, and ps 1 has not. */
@@ -206,7 +206,8 @@ static void start_half_applied(struct rounding *s, const struct rounding_asked *
 static void send_again(void)
 {
     atomic_store(&holds, false);
-    held->done(held, COX_EPSLOST, NULL, NULL, 0);
+    struct coxi_psc_request *request = atomic_load(&held);
+    request->done(request, COX_EPSLOST, NULL, NULL, 0);
 }
 
 TEST(a_round_that_one_ps_has_applied_is_applied_by_the_others_after_a_restart)
