@@ -341,7 +341,8 @@ static bool look(struct coxi_round *round)
     if (coxi_round_is_sending(round)) {
         return true; /* its end makes the round due */
     }
-    if (coxi_closure_is_over(end)) {
+    bool has_too_few = !round->decided && round->n - round->n_out < round->needed;
+    if (coxi_closure_is_over(end) || has_too_few) {
         fail(round, end->future.code, coxi_future_text(&end->future));
     } else if (round->sent) {
         return look_at_sent(round);
@@ -349,8 +350,6 @@ static bool look(struct coxi_round *round)
         be_broken(round);
     } else if (round->decided || round->n_staged >= round->needed) {
         return look_at_members(round);
-    } else if (round->n - round->n_out < round->needed) {
-        fail(round, end->future.code, coxi_future_text(&end->future));
     }
     return true;
 }
