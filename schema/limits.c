@@ -62,6 +62,12 @@ static size_t dispatch_bytes(const struct coxi_dispatch *m)
            (m->rounds != NULL ? m->n_closures * sizeof(*m->rounds) : 0);
 }
 
+static size_t commit_bytes(const struct coxi_commit *m)
+{
+    return m->n_updates * sizeof(struct coxi_update) + m->n_touched * sizeof(uint32_t) +
+           m->n_pulled * sizeof(uint64_t);
+}
+
 static size_t done_bytes(const struct coxi_done *m)
 {
     return m->n_closures * sizeof(struct coxi_done_head) +
@@ -82,9 +88,7 @@ static size_t array_bytes(const struct coxi_message *m)
     case COXI_PULLED:
         return m->status.n_versions * sizeof(uint64_t);
     case COXI_COMMIT:
-        return m->commit.n_updates * sizeof(struct coxi_update) +
-               m->commit.n_touched * sizeof(uint32_t) +
-               m->commit.n_pulled * sizeof(uint64_t);
+        return commit_bytes(&m->commit);
     case COXI_DISPATCH:
         return dispatch_bytes(&m->dispatch);
     case COXI_DONE:
