@@ -46,6 +46,8 @@ struct coxi_listener {
     pthread_cond_t left;    /* a newcomer has left the list */
     struct newcomer *first COXI_GUARDED_BY(lock);
     struct newcomer **last COXI_GUARDED_BY(lock);
+    nng_aio *sweep_aio; /* looks for newcomers whose time has passed */
+    bool sweeps COXI_GUARDED_BY(lock);
     uint32_t n_newcomers COXI_GUARDED_BY(lock);
     struct coxi_seldom denied;
     uint32_t newcomers_max; /* fixed */
@@ -62,6 +64,7 @@ struct newcomer {
 enum {
     NEWCOMERS_MAX = 1024, /* peers that prove themselves at a time */
     ACCEPT_REST_MS = 50,
+    SWEEP_MS = 100,  /* by which a newcomer's time may be exceeded */
     CLAIM_MS = 1000, /* how long an address may be in use before that is an error */
     CLAIM_REST_MS = 20,
 };
@@ -146,6 +149,26 @@ static void put_in(struct coxi_listener *listener, struct newcomer *newcomer)
     *listener->last = newcomer;
     listener->last = &newcomer->next;
     listener->n_newcomers++;
+    if (!listener->sweeps) {
+        listener->sweeps = true;
+        nng_sleep_aio(SWEEP_MS, listener->sweep_aio);
+    }
+}
+
+/* Ends the handshakes of newcomers whose time has passed. Runs while there are any. */
+static void sweep(void *arg)
+{
+    struct coxi_listener *listener = arg;
+    bool stopped = nng_aio_result(listener->sweep_aio) != 0;
+    coxi_lock(&listener->lock);
+    for (struct newcomer *n = listener->first; n != NULL; n = n->next) {
+        coxi_proving_expire(n->proving);
+    }
+    listener->sweeps = listener->first != NULL && !stopped;
+    if (listener->sweeps) {
+        nng_sleep_aio(SWEEP_MS, listener->sweep_aio);
+    }
+    coxi_unlock(&listener->lock);
 }
 
 /* Writes the address from which the peer dialled: host:port, or "local" (ipc). */
@@ -274,6 +297,10 @@ static void listener_free(struct coxi_listener *listener)
         nng_stream_listener_free(listener->listener);
     }
     send_away(listener);
+    if (listener->sweep_aio != NULL) {
+        nng_aio_stop(listener->sweep_aio);
+        nng_aio_free(listener->sweep_aio);
+    }
     (void)pthread_cond_destroy(&listener->left);
     coxi_mutex_fini(&listener->lock);
     coxi_key_wipe(&listener->guard.key);
@@ -327,7 +354,9 @@ static struct coxi_listener *listener_alloc(const struct coxi_guard *guard,
         listener->guard = *guard;
     }
     listener->guard.seen = NULL;
-    if (proves(listener) && coxi_seen_new(&listener->guard.seen) != 0) {
+    if (proves(listener) &&
+        (coxi_seen_new(&listener->guard.seen) != 0 ||
+         nng_aio_alloc(&listener->sweep_aio, sweep, listener) != 0)) {
         listener_free(listener);
         return NULL;
     }

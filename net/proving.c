@@ -12,6 +12,7 @@ struct coxi_proving {
     nng_stream *stream;
     bool given; /* `done` has taken the stream */
     atomic_bool aborted;
+    atomic_bool late; /* its time has passed */
     nng_aio *aio;
     struct coxi_handshake *handshake;
     bool dialled;
@@ -35,7 +36,7 @@ static int transport_error(const struct coxi_proving *proving, int nng_code)
         return coxi_error(code == COX_ECLOSED ? COX_EREFUSED : code, "%s",
                           nng_strerror(nng_code)); /* no connection was made */
     }
-    if (code == COX_ETIMEDOUT) {
+    if (code == COX_ETIMEDOUT || atomic_load(&proving->late)) {
         return coxi_error(proving->dialled ? COX_ETIMEDOUT : COX_EDENIED,
                           "the peer has not proved within %d ms that it has "
                           "the run's key",
@@ -82,7 +83,8 @@ static bool go_on(struct coxi_proving *proving)
     if (iov.iov_len == 0) {
         return false;
     }
-    nng_aio_set_timeout(proving->aio, now < proving->end_ms
+    nng_aio_set_timeout(proving->aio, !proving->dialled ? NNG_DURATION_INFINITE
+                                      : now < proving->end_ms
                                           ? (nng_duration)(proving->end_ms - now)
                                           : NNG_DURATION_ZERO);
     (void)nng_aio_set_iov(proving->aio, 1, &iov);
@@ -167,6 +169,13 @@ int coxi_proving_new(nng_stream *stream, const struct coxi_guard *guard, bool di
 void coxi_proving_start(struct coxi_proving *proving)
 {
     go_on_or_finish(proving, 0);
+}
+
+void coxi_proving_expire(struct coxi_proving *proving)
+{
+    if (coxi_now_ms() >= proving->end_ms && !atomic_exchange(&proving->late, true)) {
+        coxi_proving_abort(proving);
+    }
 }
 
 void coxi_proving_abort(struct coxi_proving *proving)

@@ -21,13 +21,20 @@ struct coxi_proving;
 typedef void (*coxi_proved)(void *arg, int code, nng_stream *stream,
                             const struct coxi_agreed *agreed);
 
-/* Makes a handshake with the peer of `stream` in at most timeout_ms; `dialled`: our
- * side sends first. Takes the stream. If this function succeeds, `done` is called once. COX_ENOMEM: the stream
- * is freed. */
+/*
+ * Makes a handshake with the peer of `stream` in at most timeout_ms; `dialled`: our side
+ * sends first. Otherwise the caller ends handshakes whose time has passed, with
+ * coxi_proving_expire: nng looks at all its timeouts whenever one passes, so a timeout for
+ * each of many strangers would cost more than their handshakes. Takes the stream. If this
+ * function succeeds, `done` is called once. COX_ENOMEM: the stream is freed.
+ */
 int coxi_proving_new(nng_stream *stream, const struct coxi_guard *guard, bool dialled,
                      int timeout_ms, coxi_proved done, void *arg,
                      struct coxi_proving **ret);
 void coxi_proving_start(struct coxi_proving *proving);
+
+/* Ends the handshake if its time has passed. Threads as for coxi_proving_abort. */
+void coxi_proving_expire(struct coxi_proving *proving);
 
 /* Ends the handshake early: `done` is soon called with COX_EDENIED, also if the
  * handshake is only started then. Any thread, but not
