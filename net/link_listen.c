@@ -64,7 +64,8 @@ struct newcomer {
 enum {
     NEWCOMERS_MAX = 1024, /* peers that prove themselves at a time */
     ACCEPT_REST_MS = 50,
-    SWEEP_MS = 100,  /* by which a newcomer's time may be exceeded */
+    SWEEP_MS = 500, /* by which a newcomer's time may be exceeded; nng is busy for up to
+                       a millisecond before each wake-up, so there should be few */
     CLAIM_MS = 1000, /* how long an address may be in use before that is an error */
     CLAIM_REST_MS = 20,
 };

@@ -1,7 +1,7 @@
 /*
- * Moves the bytes of a handshake (handshake.h) over a new stream, on nng's threads. An
- * end that does not prove itself within COXI_PROVING_MS is given up. For
- * link_connect.c and link_listen.c.
+ * Moves the bytes of a handshake (handshake.h) over a new stream, on nng's threads. A
+ * peer that does not prove itself within COXI_PROVING_MS is given up. For link_connect.c
+ * and link_listen.c.
  */
 #ifndef COXI_NET_PROVING_H
 #define COXI_NET_PROVING_H
@@ -11,7 +11,7 @@
 
 #include "net/handshake.h"
 
-enum { COXI_PROVING_MS = 2000 }; /* at most */
+enum { COXI_PROVING_MS = 2000 };
 
 struct coxi_proving;
 
