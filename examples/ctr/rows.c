@@ -120,7 +120,7 @@ int rows_read(const char *path, struct rows *ret)
     long number = 0;
     const char *wrong = file != NULL ? parse(&rows, file, &number) : strerror(errno);
     if (wrong != NULL) {
-        (void)fprintf(stderr, "ctr: %s:%ld: %s\n", path, number, wrong);
+        (void)fprintf(stderr, "%s:%ld: %s\n", path, number, wrong);
     }
     if (file != NULL) {
         (void)fclose(file);
