@@ -200,7 +200,12 @@ struct coxi_closure *coxi_closure_find(struct cox_coordinator *c,
                                        struct coxi_closure_id id)
 {
     struct coxi_closure *closure = coxi_closures_get(c, id);
-    return closure != NULL ? closure : coxi_window_get(&c->closures->replays, id.n);
+    if (closure != NULL && closure->state != COXI_STAGED) {
+        return closure;
+    }
+    /* recovery may run a staged closure again, whose round is on its way to the ps */
+    struct coxi_closure *replay = coxi_window_get(&c->closures->replays, id.n);
+    return replay != NULL ? replay : closure;
 }
 
 struct coxi_closure *coxi_closure_find_running(struct cox_coordinator *c,

@@ -59,7 +59,8 @@ struct coxi_closure_events {
     void (*void_later)(struct coxi_closure *closure, const struct coxi_ending *ending);
 };
 
-/* The closure with id `id` if it is not settled or is being replayed; or NULL. */
+/* The closure with id `id` if it is not settled or is being replayed; or NULL. The
+ * replay of a closure that is STAGED comes before that. */
 struct coxi_closure *coxi_closure_find(struct cox_coordinator *c,
                                        struct coxi_closure_id id);
 

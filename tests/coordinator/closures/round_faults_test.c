@@ -226,23 +226,37 @@ TEST(run_ends_if_nobody_knows_whether_a_round_is_applied)
     (void)cox_close(s.crew.c, 5000);
 }
 
+/* Leaves a round whose end is on its way to a ps that has died, and comes back now. */
+static void away_send(struct away *away)
+{
+    open_sum(&away->s);
+    atomic_store(&lost_with, COX_EPSLOST); /* as if the ps had gone, until it has */
+    rounding_plain(&away->s, &away->members);
+    coxi_test_until(is_sent, away, "the end of the round is sent");
+    away->launcher = crew_launcher(&away->s.crew);
+    crew_stop(away->launcher);
+    crew_kill(crew_ps_process(&away->s.crew, 1));
+    coxi_test_until(is_recovering, away->s.crew.c, "the ps is lost");
+    coxi_test_until(is_blocked, away, "the end of the round waits for the ps");
+    atomic_store(&lost_with, 0);
+    assert_int_equal(0, kill(away->launcher, SIGCONT));
+}
+
+TEST(round_is_applied_once_if_a_ps_dies_while_the_end_is_on_its_way)
+{
+    struct away away;
+    away_send(&away);
+    assert_code(0, cox_join(away.s.crew.c, -1));
+    assert_code(0, cox_future_wait(away.members.end, 0));
+    rounding_assert(&away.s, ROUNDING_MEMBERS);
+    rounding_free(&away.members);
+    crew_close(&away.s.crew);
+}
+
 TEST(client_can_be_closed_while_a_ps_that_lacks_a_round_is_away)
 {
     struct away away;
-    struct cox_rounds_spec spec = COX_ROUNDS_SPEC_INIT;
-    struct cox_options options = COX_OPTIONS_INIT;
-    options.checkpoint_dir = coxi_test_path("checkpoints");
-    rounding_open(&away.s, 2, &spec, &options);
-    atomic_store(&lost_with, COX_EPSLOST); /* as if the ps had gone, until it has */
-    rounding_plain(&away.s, &away.members);
-    coxi_test_until(is_sent, &away, "the end of the round is sent");
-    away.launcher = crew_launcher(&away.s.crew);
-    crew_stop(away.launcher);
-    crew_kill(crew_ps_process(&away.s.crew, 1));
-    coxi_test_until(is_recovering, away.s.crew.c, "the ps is lost");
-    coxi_test_until(is_blocked, &away, "the end of the round waits for the ps");
-    atomic_store(&lost_with, 0);
-    assert_int_equal(0, kill(away.launcher, SIGCONT));
+    away_send(&away);
     int r = cox_close(away.s.crew.c, 5000);
     assert_true(r == 0 || r == COX_ECLOSED);
     for (int i = 0; i < ROUNDING_MEMBERS; i++) {
