@@ -1,4 +1,5 @@
-/* See proving.h. One aio, whose callback is the only one that touches the state. */
+/* See proving.h. One aio, whose callback is the only one that touches the state, except
+ * for what an abort needs. */
 #include "net/proving.h"
 
 #include <stdatomic.h>
@@ -6,12 +7,17 @@
 
 #include "common/clock.h"
 #include "common/error.h"
+#include "common/sync.h"
 #include "net/link_internal.h"
 
 struct coxi_proving {
     nng_stream *stream;
-    bool given; /* `done` has taken the stream */
-    atomic_bool aborted;
+    /* Held while a send or receive begins, too: one that begins after the stream was
+     * closed would not end. Leaf. */
+    struct coxi_mutex lock;
+    bool aborted COXI_GUARDED_BY(lock);
+    /* The handshake has succeeded: the stream is the owner's, and is not closed here. */
+    bool given COXI_GUARDED_BY(lock);
     atomic_bool late; /* its time has passed */
     nng_aio *aio;
     struct coxi_handshake *handshake;
@@ -49,19 +55,19 @@ static int transport_error(const struct coxi_proving *proving, int nng_code)
 static void proving_free(struct coxi_proving *proving)
 {
     coxi_handshake_free(proving->handshake);
-    if (!proving->given) {
-        nng_stream_free(proving->stream);
-    }
     /* nng_aio_free would wait for the callback, in which this may run */
     nng_aio_reap(proving->aio);
+    coxi_mutex_fini(&proving->lock);
     free(proving);
 }
 
 static void finish(struct coxi_proving *proving, int code)
 {
-    proving->given = code == 0;
-    proving->done(proving->arg, code, proving->given ? proving->stream : NULL,
+    proving->done(proving->arg, code, code == 0 ? proving->stream : NULL,
                   coxi_handshake_agreed(proving->handshake));
+    if (code != 0) {
+        nng_stream_free(proving->stream);
+    }
     proving_free(proving);
 }
 
@@ -115,13 +121,18 @@ static int take_moved(struct coxi_proving *proving, size_t n)
     return r;
 }
 
-/* On a stream that is closed already, a send or receive would wait for its timeout. */
+/* If a send or receive has begun, its callback waits for the lock before it ends the
+ * handshake and frees everything. */
 static void go_on_or_finish(struct coxi_proving *proving, int r)
 {
-    if (r == 0 && atomic_load(&proving->aborted)) {
+    coxi_lock(&proving->lock);
+    if (r == 0 && proving->aborted) {
         r = coxi_error(COX_EDENIED, "the handshake was ended early");
     }
-    if (r != 0 || !go_on(proving)) {
+    bool over = r != 0 || !go_on(proving);
+    proving->given = over && r == 0;
+    coxi_unlock(&proving->lock);
+    if (over) {
         finish(proving, r);
     }
 }
@@ -155,6 +166,7 @@ int coxi_proving_new(nng_stream *stream, const struct coxi_guard *guard, bool di
         nng_stream_free(stream);
         return r;
     }
+    coxi_mutex_init(&proving->lock);
     proving->stream = stream;
     proving->dialled = dialled;
     proving->done = done;
@@ -180,7 +192,11 @@ void coxi_proving_expire(struct coxi_proving *proving)
 
 void coxi_proving_abort(struct coxi_proving *proving)
 {
-    atomic_store(&proving->aborted, true);
-    nng_stream_close(proving->stream);
-    nng_aio_cancel(proving->aio);
+    coxi_lock(&proving->lock);
+    proving->aborted = true;
+    if (!proving->given) {
+        nng_stream_close(proving->stream);
+        nng_aio_cancel(proving->aio);
+    }
+    coxi_unlock(&proving->lock);
 }

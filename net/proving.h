@@ -37,8 +37,8 @@ void coxi_proving_start(struct coxi_proving *proving);
 void coxi_proving_expire(struct coxi_proving *proving);
 
 /* Ends the handshake early: `done` is soon called with COX_EDENIED, also if the
- * handshake is only started then. Any thread, but not
- * after `done` was called. */
+ * handshake is only started then. If the handshake has succeeded already, `done` gets the
+ * stream as it is. Any thread, but not after `done` has returned. */
 void coxi_proving_abort(struct coxi_proving *proving);
 
 #endif
