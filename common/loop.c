@@ -269,6 +269,7 @@ int coxi_loop_on_signal(struct coxi_loop *loop, int signum,
 void coxi_loop_run(struct coxi_loop *loop)
 {
     (void)uv_run(&loop->uv, UV_RUN_DEFAULT);
+    atomic_store(&loop->stop, false); /* it may run again, until it is stopped again */
 }
 
 static void *loop_thread(void *arg)

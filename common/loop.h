@@ -69,7 +69,8 @@ int coxi_loop_on_signal(struct coxi_loop *loop, int signum,
                         void (*on_signal)(void *arg, int signum));
 
 int coxi_loop_start(struct coxi_loop *loop, const char *thread_name);
-void coxi_loop_run(struct coxi_loop *loop); /* returns after coxi_loop_stop */
+/* Returns after coxi_loop_stop; then the loop may be run again. */
+void coxi_loop_run(struct coxi_loop *loop);
 void coxi_loop_stop(
     struct coxi_loop *loop); /* any thread; mail posted before still runs */
 uv_loop_t *coxi_loop_uv(struct coxi_loop *loop);

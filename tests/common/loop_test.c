@@ -170,6 +170,18 @@ TEST(mail_may_post_itself_again)
     coxi_loop_free(echo.loop);
 }
 
+TEST(loop_that_was_stopped_runs_again_until_it_is_stopped_again)
+{
+    struct echo echo = {.mail.run = run_echo};
+    assert_code(0, coxi_loop_new(0, NULL, NULL, &echo.loop));
+    coxi_loop_stop(echo.loop);
+    coxi_loop_run(echo.loop);
+    coxi_loop_post(echo.loop, &echo.mail);
+    coxi_loop_run(echo.loop);
+    assert_int_equal(1000, echo.n);
+    coxi_loop_free(echo.loop);
+}
+
 /* ---- wake */
 
 struct sleeper {
