@@ -112,14 +112,14 @@ static void end_with(struct coxi_round *round, enum coxi_closure_state state, in
 }
 
 /* The round is not applied, and never will be. Its members that are not settled are
- * cancelled; if the round was complete, they fail. */
+ * cancelled; if the round was complete, or the run is over, they fail. */
 static void fail(struct coxi_round *round, int code, const char *why)
 {
     char text[COXI_TEXT_MAX];
     (void)snprintf(text, sizeof(text), "its round has ended: %.400s", why);
-    const struct coxi_ending ending = {round->sent ? COXI_FAILED : COXI_CANCELLED,
-                                       round->sent ? code : COX_ECANCELLED, text, NULL,
-                                       0};
+    bool fails = round->sent || code == COX_EPSLOST || code == COX_EFENCED;
+    const struct coxi_ending ending = {fails ? COXI_FAILED : COXI_CANCELLED,
+                                       fails ? code : COX_ECANCELLED, text, NULL, 0};
     for (uint32_t i = 0; i < round->n; i++) {
         drop(round, i, &ending);
     }

@@ -214,6 +214,27 @@ TEST(round_that_every_ps_refuses_leaves_no_trace)
     crew_close(&s.crew);
 }
 
+TEST(closures_of_a_round_say_that_a_ps_is_lost_for_good)
+{
+    struct rounding s;
+    struct rounding_members members;
+    struct cox_rounds_spec spec = COX_ROUNDS_SPEC_INIT;
+    const char *gate = rounding_gate();
+    rounding_open(&s, 2, &spec, NULL); /* without checkpoints */
+    rounding_start(&s, &(struct rounding_asked){.path = {NULL, NULL, NULL, gate}},
+                   &members);
+    int fd = rounding_meet(gate);
+    crew_kill(crew_ps_process(&s.crew, 0));
+    assert_code(COX_EPSLOST, cox_join(s.crew.c, 8000));
+    (void)close(fd);
+    for (int i = 0; i < ROUNDING_MEMBERS; i++) {
+        assert_code(COX_EPSLOST, cox_future_wait(members.futures[i], 8000));
+    }
+    assert_code(COX_EPSLOST, cox_future_wait(members.end, 8000));
+    rounding_free(&members);
+    (void)cox_close(s.crew.c, 5000);
+}
+
 TEST(run_ends_if_nobody_knows_whether_a_round_is_applied)
 {
     struct rounding s;
