@@ -1,5 +1,5 @@
 /* See ledger.h. */
-#include "tests/sim/ledger.h"
+#include "tests/sim/ledger_internal.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,28 +10,17 @@
 #include "tests/sim/sched.h"
 #include "tests/sim/trace.h"
 
-enum state {
-    UNKNOWN,   /* not scheduled */
-    SCHEDULED, /* by the client that runs */
-    SETTLED,   /* its client has reported it */
-    /* scheduled by an earlier client, and in the checkpoint from which this one
-     * resumed */
-    COVERED,
-};
-
-struct call {
-    enum state state;
-    int code;
-    bool cancelled; /* the program has cancelled it */
-    bool scheduled; /* some client has scheduled it */
-};
-
 /* How much of a call may be applied. */
-enum allowed { ALL, NOTHING, ANY_PART };
+enum allowed {
+    ALL,
+    NOTHING,
+    ANY_PART,
+    ALL_OR_NOTHING, /* ledger_rounds.c says which */
+};
 
 static struct {
     const struct sim_plan *plan;
-    struct call calls[SIM_CALLS_MAX];
+    struct sim_call calls[SIM_CALLS_MAX];
     bool joined; /* the program has joined before this comparison */
     /* an earlier client may have made assignments up to this call */
     uint32_t made_until;
@@ -61,6 +50,7 @@ void sim_ledger_begin(const struct sim_plan *plan)
 {
     memset(&ledger, 0, sizeof(ledger));
     ledger.plan = plan;
+    sim_ledger_rounds_begin(plan, ledger.calls);
 }
 
 /* Assignments before this call may be covered: after the cursor there are only
@@ -73,16 +63,18 @@ static uint32_t assigned_until(uint32_t n_covered)
     return n_covered;
 }
 
-void sim_ledger_go_on(uint32_t n_covered)
+void sim_ledger_go_on(uint32_t n_covered, uint64_t generation)
 {
     ledger.made_until = assigned_until(n_covered);
+    sim_ledger_rounds_go_on(n_covered, generation);
     for (uint32_t i = 0; i < ledger.plan->n_calls; i++) {
-        struct call *call = &ledger.calls[i];
+        struct sim_call *call = &ledger.calls[i];
         if (i < n_covered && !call->scheduled) {
             sim_violation("call %u is covered, and was never scheduled", i);
         }
         call->state = i < n_covered ? COVERED : UNKNOWN;
         call->cancelled = i < n_covered && call->cancelled;
+        call->asked = call->cancelled && call->asked;
     }
 }
 
@@ -94,7 +86,11 @@ void sim_ledger_schedule(uint32_t number, bool replaced)
 
 void sim_ledger_cancel(uint32_t number)
 {
-    ledger.calls[number].cancelled = true;
+    const struct sim_place *place = &ledger.plan->places[number];
+    ledger.calls[number].cancelled = ledger.calls[number].asked = true;
+    for (uint32_t i = 0; i < place->n; i++) { /* its round may end because of that */
+        ledger.calls[place->first + i].cancelled = true;
+    }
 }
 
 bool sim_ledger_is_settled(uint32_t number)
@@ -103,7 +99,7 @@ bool sim_ledger_is_settled(uint32_t number)
 }
 
 /* True if a call that should succeed may end with this code. */
-static bool may_fail(const struct call *call, int code)
+static bool may_fail(const struct sim_call *call, int code)
 {
     return code == COX_ELOST || code == COX_EREPLAY || code == COX_ENOWORKER ||
            code == COX_EOVERRUN ||
@@ -113,11 +109,16 @@ static bool may_fail(const struct call *call, int code)
 
 void sim_ledger_settle(uint32_t number, int code, const char *text)
 {
-    struct call *call = &ledger.calls[number];
+    struct sim_call *call = &ledger.calls[number];
     int64_t of[SIM_ARGUMENTS];
     sim_plan_call(ledger.plan, number, of);
     bool well = of[SIM_ENDING] == SIM_OK || of[SIM_ENDING] == SIM_CRASHES;
-    if (of[SIM_ENDING] == SIM_BRITTLE) {
+    bool is_member = of[SIM_ROUND] >= 0;
+    if (is_member && code == COX_EPARTIAL) {
+        sim_violation("call %u is in a round, and applied in part: %s", number, text);
+    } else if (is_member && (code == COX_ECANCELLED || code == COX_ELATE)) {
+        /* sim_ledger_end_round asks why */
+    } else if (of[SIM_ENDING] == SIM_BRITTLE) {
         /* Either is right. */
     } else if (code == 0 && !well) {
         sim_violation("call %u was to fail, and is done", number);
@@ -146,20 +147,27 @@ static enum allowed allowed_failed(int code)
     return code == COX_EREPLAY ? ALL : code == COX_EPARTIAL ? ANY_PART : NOTHING;
 }
 
-static enum allowed allowed(const struct call *call, const int64_t of[SIM_ARGUMENTS])
+/* True if nothing that the step does will ever count. */
+static bool has_no_effect(const int64_t of[SIM_ARGUMENTS])
+{
+    return of[SIM_ENDING] == SIM_FAILS ||
+           (of[SIM_ENDING] == SIM_FAILS_FLUSHED && of[SIM_ROUND] >= 0);
+}
+
+static enum allowed allowed(const struct sim_call *call,
+                            const int64_t of[SIM_ARGUMENTS])
 {
     if (call->state == SETTLED) {
         return call->code == 0 ? ALL : allowed_failed(call->code);
     }
-    if (call->state == UNKNOWN) {
+    if (call->state == UNKNOWN || has_no_effect(of)) {
         return NOTHING;
     }
     if (!ledger.joined && (call->state == SCHEDULED || call->state == COVERED)) {
-        return of[SIM_ENDING] == SIM_FAILS ? NOTHING
-                                           : ANY_PART; /* it may be under way */
+        return ANY_PART; /* it may be under way */
     }
-    if (of[SIM_ENDING] == SIM_FAILS) {
-        return NOTHING;
+    if (of[SIM_ROUND] >= 0) {
+        return ALL_OR_NOTHING;
     }
     if (of[SIM_ENDING] == SIM_FAILS_FLUSHED || of[SIM_ENDING] == SIM_BRITTLE) {
         return ANY_PART;
@@ -176,6 +184,8 @@ static const char *name_of(enum allowed allowed)
         return "nothing of it";
     case ANY_PART:
         return "at most once each part";
+    case ALL_OR_NOTHING:
+        return "all of it, or nothing";
     }
     return "";
 }
@@ -206,8 +216,16 @@ static struct parts parts_of(const struct sim_found *found, uint32_t number,
         }
     }
     float row = found->rows[number];
-    add_part(&parts, 31, row == 0.0F ? 0 : row == 1.0F ? 1 : 2, of[SIM_ROW] != 0);
+    bool good = row == 1.0F || of[SIM_ROUND] >= 0; /* ledger_rounds.c compares it */
+    add_part(&parts, 31, row == 0.0F ? 0 : good ? 1 : 2, of[SIM_ROW] != 0);
     return parts;
+}
+
+bool sim_ledger_is_there(const struct sim_found *found, uint32_t number,
+                         const int64_t of[SIM_ARGUMENTS])
+{
+    struct parts parts = parts_of(found, number, of);
+    return parts.there == parts.planned;
 }
 
 static bool fits(const struct parts *parts, enum allowed allowed)
@@ -222,13 +240,15 @@ static bool fits(const struct parts *parts, enum allowed allowed)
         return parts->there == 0;
     case ANY_PART:
         return true;
+    case ALL_OR_NOTHING:
+        return parts->there == 0 || parts->there == parts->planned;
     }
     return false;
 }
 
 static void check_call(const struct sim_found *found, uint32_t number, const char *when)
 {
-    const struct call *call = &ledger.calls[number];
+    const struct sim_call *call = &ledger.calls[number];
     int64_t of[SIM_ARGUMENTS];
     sim_plan_call(ledger.plan, number, of);
     struct parts parts = parts_of(found, number, of);
@@ -300,4 +320,7 @@ void sim_ledger_check(const struct sim_found *found, uint32_t n, bool joined,
         check_call(found, i, when);
     }
     check_assigned(found, n, when);
+    if (ledger.plan->n_sequences > 0) {
+        sim_ledger_rounds_check(found, joined, when);
+    }
 }

@@ -11,18 +11,20 @@
 
 #include "tests/sim/plan.h"
 
-/* The content of the variables: [call][segment] for each ps; and rows of the table. */
+/* The content of the variables: [call][segment] for each ps; and rows of the table. Sums
+ * of a round are at its first call. */
 struct sim_found {
     int64_t counted[SIM_PS_MAX][SIM_CALLS_MAX][SIM_SEGMENTS];
     int64_t assigned[SIM_PS_MAX][SIM_CALLS_MAX][SIM_SEGMENTS];
+    float sums[SIM_PS_MAX][SIM_CALLS_MAX][SIM_SEGMENTS];
     float rows[SIM_CALLS_MAX];
 };
 
 void sim_ledger_begin(const struct sim_plan *plan);
 
-/* A client continues after `n_covered` calls; forgets later calls that were scheduled
- * before. */
-void sim_ledger_go_on(uint32_t n_covered);
+/* The client of that generation continues after `n_covered` calls; forgets later calls
+ * that were scheduled before. */
+void sim_ledger_go_on(uint32_t n_covered, uint64_t generation);
 
 /* The call may count from now on. `replaced`: its client was replaced by another, or
  * will be. */
@@ -42,6 +44,21 @@ void sim_ledger_check(const struct sim_found *found, uint32_t n, bool joined,
  * scheduled: a violation. */
 void sim_ledger_read_old(uint32_t number, const char *name, int64_t found,
                          int64_t least);
+
+/* ---- rounds (ledger_rounds.c) */
+
+/* In an attempt of a member, dispatched by the client of that generation, a pull has
+ * shown these rounds: bits of their first calls. */
+void sim_ledger_look(uint32_t number, uint64_t generation,
+                     const uint64_t seen[SIM_SEEN_WORDS]);
+
+/* The attempt that counts has seen these. */
+void sim_ledger_saw(uint32_t number, const uint64_t seen[SIM_SEEN_WORDS]);
+
+/* All members of a round are settled; if `held`, its end has that code. */
+void sim_ledger_end_round(uint32_t first, bool held, int code);
+
+/* ---- violations */
 
 /* A rule is broken: ends the run. Only the first call counts. */
 void sim_violation(const char *format, ...) __attribute__((format(printf, 1, 2)));

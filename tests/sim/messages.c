@@ -36,10 +36,19 @@ void sim_message_tell(const struct coxi_message *m, char *ret, size_t room)
                                  m->done.closures[i].attempt, m->done.closures[i].code);
         }
     } else if (m->kind == COXI_COMMIT) {
-        (void)snprintf(ret, room, " %llu/%u segment %u%s of incarnation %04llx",
-                       (unsigned long long)m->commit.closure, m->commit.attempt,
-                       m->commit.segment, m->commit.last ? " (last)" : "",
-                       (unsigned long long)m->commit.incarnation & 0xffff);
+        bool is_end =
+            m->commit.n_updates > 0 && m->commit.updates[0].op == COXI_OP_ROUND;
+        used =
+            (size_t)snprintf(ret, room, " %llu/%u segment %u%s of incarnation %04llx",
+                             (unsigned long long)m->commit.closure, m->commit.attempt,
+                             m->commit.segment, m->commit.last ? " (last)" : "",
+                             (unsigned long long)m->commit.incarnation & 0xffff);
+        if (m->commit.round != 0) {
+            (void)snprintf(ret + used, room - used, ", in round %llu",
+                           (unsigned long long)m->commit.round);
+        } else if (is_end) {
+            (void)snprintf(ret + used, room - used, ", the end of a round");
+        }
     } else if (m->kind == COXI_VOID) {
         (void)snprintf(ret, room, " %llu up to attempt %u",
                        (unsigned long long)m->void_.closure, m->void_.attempt);

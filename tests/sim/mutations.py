@@ -105,6 +105,49 @@ MUTATIONS = {
         ("coordinator/datasets", "leaves_trace", BEGIN, "return false;")]),
     "27": ("connections to a ps that was started anew are not closed", [
         ("net", "coxi_psc_follow", BEGIN, "return 0;")]),
+    "30a": ("commits of a round are applied when they come", [
+        ("ps", "coxi_store_commit", "commit->round != 0", "0")]),
+    "30b": ("the end of a round takes all attempts of a closure that counts", [
+        ("ps/round.c", "part_of", ": part->attempt == waiting->commit.attempt", ": 1")]),
+    "30c": ("a commit that comes after the end of its round waits", [
+        ("ps", "coxi_rounds_put", "r = coxi_applied_ask(applied, commit->round);", "r = 0;")]),
+    "30d": ("a claim keeps what waits for rounds", [
+        ("ps/store.c", "forget", "coxi_rounds_free(store->rounds);", ""),
+        ("ps/store.c", "forget", "store->rounds = NULL;", ""),
+        ("ps/store.c", "take", "r == 0 ? coxi_rounds_new(", "r == 0 && store->rounds == NULL ? coxi_rounds_new(")]),
+    "31a": ("until every ps has the end, the client decides again", [
+        ("coordinator", "look_at_members", "drop_late(round);", ";"),
+        ("coordinator", "look_at_sent", "coxi_round_send(round) != 0", "decide(round), coxi_round_send(round) != 0"),
+        ("coordinator/closures/round_decide.c", "be_done", BEGIN, "drop_late(round);")]),
+    "31b": ("closures count whose commits a ps has lost", [
+        ("coordinator", "stage_again", BEGIN, "return;")]),
+    "31c": ("a round is logged when every ps has it", [
+        ("coordinator", "log_member", "c->replay_log != NULL &&", "c->replay_log != NULL && coxi_round_is_acked(round) &&"),
+        ("coordinator/closures/round_decide.c", "be_done", BEGIN, "(void)log_all(round);")]),
+    "31d": ("the closures of a round are logged before its end", [
+        ("coordinator", "log_all", "int r = log_member(round, round->n, touched);", "int r = 0;"),
+        ("coordinator", "log_all", "free(touched);",
+         "r = r == 0 ? log_member(round, round->n, touched) : r; free(touched);")]),
+    "31e": ("the end of a round counts as done before any ps has it", [
+        ("coordinator", "send_first", "int r = log_all(round);",
+         "int r = log_all(round); coxi_replay_log_set(c->replay_log, end->future.id, COXI_REPLAY_DONE);")]),
+    "32a": ("a restored ps is asked for the closures of a round, not for its end", [
+        ("coordinator", "is_owed", "coxi_replay_applied_as(entry)", "entry->id"),
+        ("coordinator", "is_missing", "coxi_replay_applied_as(entry)", "entry->id")]),
+    "32b": ("in a replay, calls overtake the end of a round before them", [
+        ("coordinator/base/replay_log.c", "put", ": entry->id.n;",
+         ": entry->id.n + (entry->kind == COXI_REPLAY_ROUND ? 4 : 0);")]),
+    "32c": ("the end of a round that is repeated names the first attempts", [
+        ("coordinator", "coxi_round_repeat", "parts[i].attempt != 0 && replayed != 0 ? replayed :", "")]),
+    "33a": ("a backlog has parts of rounds", [
+        ("coordinator", "coxi_rounds_whole", BEGIN, "return id;")]),
+    "33b": ("a backlog does not say which closures of a round count", [
+        ("coordinator", "describe_round", ".decided = round->decided,", ".decided = 0,"),
+        ("coordinator", "describe_round", "round->decided ? round->parts[i].attempt != 0 : may", "may")]),
+    "33c": ("a backlog has closures whose round has ended without them", [
+        ("coordinator/checkpoints/backlog.c", "collect", "coxi_dispatch_go_on(c);", "")]),
+    "33d": ("a backlog has closures of open rounds twice", [
+        ("coordinator", "note_logged", "|| is_open ||", "|| (0 && is_open) ||")]),
 }
 
 COVERS = {
@@ -125,5 +168,7 @@ COVERS = {
     "fence": ("a creation is accepted from any client", [
         ("ps", "coxi_store_create", "coxi_store_fenced(store, &create->session)",
          "store->claimed ? 0 : coxi_store_fenced(store, &create->session)")]),
+    "long": ("requests with a payload go over the connection for long ones, and others overtake them", [
+        ("net/ps_client.c", "prepare", "payload_len(request) > SMALL_MAX ||", "payload_len(request) > 0 ||")]),
 }
-COVERED = ["8c+lost", "11a+files", "22b+repeats", "22b+fence"]
+COVERED = ["8c+lost", "11a+files", "22b+repeats", "22b+fence", "31d+long", "31e+long"]

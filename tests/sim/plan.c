@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "coxswain/round.h"
 #include "tests/sim/sched.h"
 
 /* A sequence of random numbers: number n follows from the seed and n. */
@@ -19,6 +20,43 @@ static uint64_t below(struct draw *draw, uint64_t n)
 static bool one_in(struct draw *draw, uint64_t n)
 {
     return below(draw, n) == 0;
+}
+
+static struct sim_sequence plan_sequence(struct draw *draw)
+{
+    static const uint32_t bounds[] = {0, 0, 0, 0, 1, 1, 2, 3, COX_STALENESS_ANY};
+    return (struct sim_sequence){
+        .staleness = bounds[below(draw, sizeof(bounds) / sizeof(*bounds))],
+        .backups = one_in(draw, 3) ? 1 + (uint32_t)below(draw, 2) : 0,
+        .sums = one_in(draw, 2)};
+}
+
+/* Divides the calls into rounds, and asynchronous calls between them. */
+static void plan_rounds(struct draw *draw, struct sim_plan *ret)
+{
+    uint16_t numbers[SIM_SEQUENCES_MAX] = {0};
+    ret->n_sequences = 1 + (uint32_t)below(draw, SIM_SEQUENCES_MAX);
+    for (uint32_t i = 0; i < ret->n_sequences; i++) {
+        ret->sequences[i] = plan_sequence(draw);
+    }
+    uint64_t one_async_in = 1 + below(draw, 6);
+    for (uint32_t first = 0; first < ret->n_calls;) {
+        uint32_t sequence = (uint32_t)below(draw, ret->n_sequences);
+        uint32_t least = ret->sequences[sequence].backups + 1;
+        uint32_t n = least + (uint32_t)below(draw, SIM_ROUND_MAX - least + 1);
+        if (one_in(draw, one_async_in + 1) || n > ret->n_calls - first) {
+            first++;
+            continue;
+        }
+        for (uint32_t i = 0; i < n; i++) {
+            ret->places[first + i] = (struct sim_place){.first = (uint16_t)first,
+                                                        .number = numbers[sequence],
+                                                        .n = (uint8_t)n,
+                                                        .sequence = (uint8_t)sequence};
+        }
+        numbers[sequence]++;
+        first += n;
+    }
 }
 
 void sim_plan_make(uint64_t seed, uint32_t n_calls, struct sim_plan *ret)
@@ -43,12 +81,28 @@ void sim_plan_make(uint64_t seed, uint32_t n_calls, struct sim_plan *ret)
         ret->n_tasks = 1 + (uint32_t)(sim_hash(seed, 2001) % (SIM_TASKS_MAX / 2));
         ret->n_epochs = 1 + (uint32_t)(sim_hash(seed, 2002) % 2);
     }
+    if (sim_hash(seed, 3000) % 3 == 0) {
+        struct draw rounds = {seed ^ UINT64_C(0x1b873593), 0};
+        plan_rounds(&rounds, ret);
+    }
 }
 
 static bool straggles(const struct sim_plan *plan, uint32_t number)
 {
     return plan->speculates &&
            sim_hash(plan->seed ^ UINT64_C(0x27d4eb2f), number) % 16 == 0;
+}
+
+/* Makes a call a member of a round, if it is in one. */
+static void plan_member(const struct sim_plan *plan, uint32_t number, struct draw *draw,
+                        int64_t ret[SIM_ARGUMENTS])
+{
+    const struct sim_place *place = &plan->places[number];
+    ret[SIM_ROUND] = place->n > 0 ? (int64_t)place->first : -1;
+    ret[SIM_HALVES] = place->n > 0 ? (int64_t)(1 + below(draw, 4)) : 0;
+    if (place->n > 0 && ret[SIM_MASK] == 0) {
+        ret[SIM_MASK] = 1; /* so that one sees whether it counts */
+    }
 }
 
 void sim_plan_call(const struct sim_plan *plan, uint32_t number,
@@ -73,6 +127,7 @@ void sim_plan_call(const struct sim_plan *plan, uint32_t number,
     if (ret[SIM_ENDING] == SIM_FAILS_FLUSHED) {
         ret[SIM_AFTER] = ret[SIM_AFTER] != 0 ? ret[SIM_AFTER] : 1;
     }
+    plan_member(plan, number, &draw, ret);
 }
 
 void sim_plan_task(const struct sim_plan *plan, uint32_t position,
@@ -99,6 +154,9 @@ unsigned sim_plan_actions(const struct sim_plan *plan, uint32_t number)
 {
     struct draw draw = {plan->seed ^ UINT64_C(0x2545f491), (uint64_t)number << 16};
     unsigned actions = 0;
+    if (plan->places[number].n > 0 && plan->places[number].first != number) {
+        return 0; /* a round is scheduled as a whole */
+    }
     actions |= one_in(&draw, plan->rough) ? SIM_ASSIGN : 0U;
     actions |= one_in(&draw, plan->rough) ? SIM_JOIN : 0U;
     actions |= plan->checkpoints && one_in(&draw, plan->rough * 6) ? SIM_SAVE : 0U;
@@ -116,12 +174,4 @@ unsigned sim_plan_actions(const struct sim_plan *plan, uint32_t number)
     bool lingers = one_in(&draw, straggles(plan, number - 1) ? 3 : plan->rough * 4);
     actions |= lingers ? SIM_LINGER : 0U;
     return actions;
-}
-
-bool sim_plan_adds(const struct sim_plan *plan, uint32_t number, uint32_t ps,
-                   uint32_t segment)
-{
-    int64_t call[SIM_ARGUMENTS];
-    sim_plan_call(plan, number, call);
-    return (call[segment == 0 ? SIM_MASK : SIM_AFTER] >> ps & 1) != 0;
 }

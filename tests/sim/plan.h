@@ -15,6 +15,9 @@ enum {
     SIM_CALLS_MAX = 400,
     SIM_SEGMENTS = 2,
     SIM_TASKS_MAX = 32, /* of all epochs */
+    SIM_SEQUENCES_MAX = 2,
+    SIM_ROUND_MAX = 6, /* calls of a round */
+    SIM_SEEN_WORDS = (SIM_CALLS_MAX + 63) / 64,
 };
 
 /* How a step ends. */
@@ -39,6 +42,8 @@ enum sim_argument {
     SIM_PULLS,       /* 1: it first reads what it adds to, and a mark */
     SIM_MARK,        /* the number of that mark */
     SIM_MARKED,      /* what was assigned to marks before the call was scheduled */
+    SIM_ROUND,       /* the first call of its round; -1: it is in none */
+    SIM_HALVES,      /* its weight in the round, times 2 */
     SIM_ARGUMENTS,
 };
 
@@ -52,6 +57,21 @@ enum sim_action {
     SIM_CREATE = 32,      /* creates a variable that later calls do not use */
     SIM_SAVE_BESIDE = 64, /* takes a checkpoint on another thread */
     SIM_LINGER = 128,     /* a ps is lost; then it joins and reads several times */
+};
+
+/* A sequence of rounds. */
+struct sim_sequence {
+    uint32_t staleness;
+    uint32_t backups;
+    bool sums; /* otherwise the rounds take means */
+};
+
+/* The place of a call in a round. */
+struct sim_place {
+    uint16_t first;  /* call of the round */
+    uint16_t number; /* of the round in its sequence */
+    uint8_t n;       /* calls of the round; 0: the call is in none */
+    uint8_t sequence;
 };
 
 struct sim_plan {
@@ -72,7 +92,10 @@ struct sim_plan {
     bool brittle;     /* some calls are: a replay may fail, which ends the run */
     uint32_t n_tasks; /* of an epoch of the data set; 0: there is none */
     uint32_t n_epochs;
-    uint32_t rough; /* actions and unusual endings come once in this many calls */
+    uint32_t rough;       /* actions and unusual endings come once in this many calls */
+    uint32_t n_sequences; /* of rounds; 0: all calls are asynchronous */
+    struct sim_sequence sequences[SIM_SEQUENCES_MAX];
+    struct sim_place places[SIM_CALLS_MAX];
 };
 
 void sim_plan_make(uint64_t seed, uint32_t n_calls, struct sim_plan *ret);
@@ -83,9 +106,5 @@ void sim_plan_call(const struct sim_plan *plan, uint32_t number,
 void sim_plan_task(const struct sim_plan *plan, uint32_t position,
                    int64_t ret[SIM_ARGUMENTS]);
 unsigned sim_plan_actions(const struct sim_plan *plan, uint32_t number);
-
-/* What a call must have added: 0 or 1. */
-bool sim_plan_adds(const struct sim_plan *plan, uint32_t number, uint32_t ps,
-                   uint32_t segment);
 
 #endif

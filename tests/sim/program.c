@@ -11,6 +11,8 @@
 #include "tests/sim/files.h"
 #include "tests/sim/ledger.h"
 #include "tests/sim/nodes.h"
+#include "tests/sim/opening.h"
+#include "tests/sim/rounds.h"
 #include "tests/sim/sched.h"
 #include "tests/sim/steps.h"
 #include "tests/sim/storm.h"
@@ -35,6 +37,7 @@ struct program {
     int64_t marked;
     struct cox_table *rows;
     struct sim_tasks tasks;
+    struct sim_rounds rounds;
     struct cox_future *futures[SIM_CALLS_MAX];
     uint32_t oldest; /* the first call whose future is held */
     uint32_t next;   /* call to be scheduled */
@@ -155,45 +158,6 @@ static void on_event(void *arg, const struct cox_event *event)
     sim_trace("%s: event %s: %s", p->proc->name, event->name, event->text);
 }
 
-static int open_cluster(struct program *p)
-{
-    char json[400];
-    size_t used = (size_t)snprintf(json, sizeof(json), "{\"ps\": [");
-    for (uint32_t i = 0; i < plan->n_ps; i++) {
-        used += (size_t)snprintf(json + used, sizeof(json) - used, "%s\"tcp://h%u:1\"",
-                                 i > 0 ? ", " : "", sim_nodes_ps_host(i));
-    }
-    used += (size_t)snprintf(json + used, sizeof(json) - used, "], \"worker\": [");
-    for (uint32_t i = 0; i < plan->n_workers; i++) {
-        used += (size_t)snprintf(json + used, sizeof(json) - used, "%s\"tcp://h%u:1\"",
-                                 i > 0 ? ", " : "", SIM_NODE_WORKER + i);
-    }
-    (void)snprintf(json + used, sizeof(json) - used, "]}");
-    struct cox_cluster *cluster = NULL;
-    struct cox_options options = COX_OPTIONS_INIT;
-    options.checkpoint_dir = plan->checkpoints ? "/sim/run" : NULL;
-    options.keep_going = 1;
-    options.peer_timeout_ms = 1000;
-    options.worker_wait_ms = 60000;
-    options.max_crashes = 8;
-    options.step_timeout_ms = 5000;
-    options.cancel_grace_ms = 50;
-    options.speculate = plan->speculates ? 1 : -1;
-    if (plan->checkpoints) {
-        options.checkpoint_incremental = plan->incremental;
-        options.checkpoint_keep = plan->keep;
-        options.checkpoint_every_closures = plan->every_closures;
-        options.replay_log_bytes = plan->log_bytes;
-        options.checkpoint_at_close = 1;
-    }
-    options.on_event = on_event;
-    options.event_arg = p;
-    int r = cox_cluster_parse(json, &cluster);
-    r = r != 0 ? r : cox_open(cluster, &options, &p->c);
-    cox_cluster_free(cluster);
-    return r;
-}
-
 static void create_variables(struct program *p)
 {
     static const char letters[] = "cmk";
@@ -226,6 +190,7 @@ static void load_steps(struct program *p)
     check(p, "cox_module_load", cox_module_load(p->c, SIM_MODULE_PATH, &module));
     check(p, "cox_function_get", cox_function_get(module, "count", &p->count));
     check(p, "a data set", sim_tasks_create(&p->tasks, p->c, module));
+    check(p, "rounds", sim_rounds_create(&p->rounds, p->c));
 }
 
 static void go_on(struct program *p)
@@ -241,7 +206,7 @@ static void go_on(struct program *p)
               p->proc->name, (unsigned long long)progress.cursor,
               (unsigned long long)progress.checkpoint,
               (unsigned long long)progress.rerun);
-    sim_ledger_go_on((uint32_t)progress.cursor);
+    sim_ledger_go_on((uint32_t)progress.cursor, p->generation);
     p->next = p->oldest = (uint32_t)progress.cursor;
     for (uint32_t i = 1; i < p->next; i++) {
         bool assigns = (sim_plan_actions(plan, i) & SIM_ASSIGN) != 0;
@@ -288,6 +253,7 @@ static void read_all(struct program *p)
         keys[i] = i;
     }
     check(p, "cox_table_read", cox_table_read(p->c, p->rows, keys, n, p->found.rows));
+    check(p, "a read of sums", sim_rounds_read(&p->rounds, &p->found));
 }
 
 static void compare(struct program *p, bool joined, const char *when)
@@ -333,6 +299,8 @@ static void settle(struct program *p, uint32_t number, int timeout_ms)
         if (code == 0) {
             check_result(p, number);
         }
+        check(p, "the end of a round",
+              sim_rounds_settle(&p->rounds, number, p->futures[number]));
     }
 }
 
@@ -402,14 +370,27 @@ static void create_one(struct program *p, char kind, uint32_t number)
     check(p, "cox_variable_create", cox_variable_create(p->c, &spec, &variable));
 }
 
+/* So that calls get other ids than before: those of calls that follow, and of other
+ * rounds. */
+static void create_more(struct program *p)
+{
+    uint64_t n = plan->n_sequences > 0 ? 1 + sim_below(SIM_ROUND_MAX + 1) : 1;
+    for (uint32_t i = 0; i < n; i++) {
+        create_one(p, 'l', p->life * 100 + i);
+    }
+}
+
 static void cancel_one(struct program *p)
 {
     uint32_t back = 1 + (uint32_t)(sim_hash(plan->seed, p->next) % CANCEL_BACK);
     if (p->next >= p->oldest + back) {
         uint32_t number = p->next - back;
         sim_trace("%s cancels call %u", p->proc->name, number);
-        sim_ledger_cancel(number);
-        (void)cox_future_cancel(p->futures[number]);
+        if (sim_hash(plan->seed ^ 3002, p->next) % 2 == 0 ||
+            !sim_rounds_cancel(&p->rounds, number)) {
+            sim_ledger_cancel(number);
+            (void)cox_future_cancel(p->futures[number]);
+        }
     }
 }
 
@@ -484,26 +465,39 @@ static void act(struct program *p, unsigned actions)
 
 /* ---- the calls */
 
+/* Schedules the next call, or round. All calls of a round have the same cursor: a
+ * program goes on with a whole round. */
 static void schedule(struct program *p)
 {
-    int64_t of[SIM_ARGUMENTS];
-    struct cox_call call = COX_CALL_INIT;
-    const struct cox_value argument = COX_VECTOR("plan", COX_I64, SIM_ARGUMENTS, of);
-    sim_plan_call(plan, p->next, of);
-    of[SIM_MARKED] = p->marked;
-    call.args = &argument;
-    call.n_args = 1;
-    call.cursor = (uint64_t)p->next + 1;
-    sim_ledger_schedule(p->next, is_replaced(p));
-    check(p, "cox_schedule", cox_schedule(p->c, p->count, &call, &p->futures[p->next]));
-    p->next++;
+    int64_t of[SIM_ROUND_MAX][SIM_ARGUMENTS];
+    struct cox_value arguments[SIM_ROUND_MAX];
+    struct cox_call calls[SIM_ROUND_MAX];
+    uint32_t in_round = plan->places[p->next].n;
+    uint32_t n = in_round > 0 ? in_round : 1;
+    for (uint32_t i = 0; i < n; i++) {
+        sim_plan_call(plan, p->next + i, of[i]);
+        of[i][SIM_MARKED] = p->marked;
+        arguments[i] =
+            (struct cox_value)COX_VECTOR("plan", COX_I64, SIM_ARGUMENTS, of[i]);
+        calls[i] = (struct cox_call)COX_CALL_INIT;
+        calls[i].args = &arguments[i];
+        calls[i].n_args = 1;
+        calls[i].cursor = (uint64_t)p->next + n;
+        sim_ledger_schedule(p->next + i, is_replaced(p));
+    }
+    struct cox_future **futures = &p->futures[p->next];
+    check(p, "cox_schedule",
+          in_round > 0
+              ? sim_rounds_schedule(&p->rounds, p->next, p->count, calls, futures)
+              : cox_schedule(p->c, p->count, calls, futures));
+    p->next += n;
 }
 
 static void run_calls(struct program *p)
 {
     while (p->next < plan->n_calls) {
         act(p, p->next > 0 ? sim_plan_actions(plan, p->next) : 0);
-        if (p->next - p->oldest >= plan->in_flight) {
+        while (p->next - p->oldest >= plan->in_flight) {
             settle_until(p, p->oldest + 1, -1);
         }
         schedule(p);
@@ -533,7 +527,7 @@ static void *run(void *arg)
     for (uint32_t i = 0; i < plan->n_ps; i++) {
         p->hosts[i] = sim_nodes_ps_host(i);
     }
-    int r = open_cluster(p);
+    int r = sim_open(plan, on_event, p, &p->c);
     if (r != 0) {
         give_up(p, "cox_open", r);
     }
@@ -544,7 +538,7 @@ static void *run(void *arg)
     create_variables(p);
     load_steps(p);
     if (p->life > 1 && sim_chance(2)) {
-        create_one(p, 'l', p->life); /* so that calls get other ids than before */
+        create_more(p);
     }
     if (p->life > 1 && sim_chance(2)) {
         check(p, "cox_join", cox_join(p->c, -1));

@@ -1,4 +1,4 @@
-/* See steps.h. The module's file has no content. This This file provides its steps, in
+/* See steps.h. The module's file has no content. This file provides its steps, in
  * place of the inspection in common/module.c and of worker/modules.c. */
 #include "tests/sim/steps.h"
 
@@ -14,6 +14,7 @@
 #include "tests/sim/ledger.h"
 #include "tests/sim/plan.h"
 #include "tests/sim/program.h"
+#include "tests/sim/rounds.h"
 #include "tests/sim/sched.h"
 #include "tests/sim/tasks.h"
 #include "tests/sim/trace.h"
@@ -99,7 +100,7 @@ static int add_segment(struct cox_step *step, const int64_t *of, uint32_t segmen
             r = r != 0 ? r : add_to(step, "m", ps, row);
         }
     }
-    return r;
+    return r == 0 && of[SIM_ROUND] >= 0 ? sim_rounds_push(step, of, segment) : r;
 }
 
 /* Adds 1 to a row: pushes the gradient -1, with SGD at rate 1. */
@@ -137,18 +138,32 @@ static int look(struct cox_step *step, const int64_t *of)
     return r != 0 ? r : cox_step_pull(step, &pull, 1);
 }
 
+/* Works for that time, and pulls before or, in a round, also after that. */
+static int work(struct cox_step *step, const int64_t *of, int64_t us,
+                uint64_t seen[SIM_SEEN_WORDS])
+{
+    bool is_member = of[SIM_ROUND] >= 0;
+    bool looks_late = of[SIM_NUMBER] % 2 != 0;
+    int r = of[SIM_PULLS] != 0 ? look(step, of) : 0;
+    r = r == 0 && of[SIM_PULLS] != 0 ? look_at_mark(step, of) : r;
+    r = r == 0 && is_member && !looks_late ? sim_rounds_look(step, of, seen) : r;
+    if (r == 0 && !spend(step, us)) {
+        return cox_step_fail(step, 2, "it is not wanted any more");
+    }
+    return r == 0 && is_member && looks_late ? sim_rounds_look(step, of, seen) : r;
+}
+
 static int count(struct cox_step *step)
 {
     const struct cox_value *plan = cox_step_argument(step, "plan");
     const int64_t *of = plan->data;
+    uint64_t seen[SIM_SEEN_WORDS] = {0};
     int64_t us =
         of[SIM_WORK_US] + (cox_step_attempt(step) == 1 ? of[SIM_STRAGGLE_US] : 0);
-    const struct cox_value number = COX_SCALAR("number", COX_I64, &of[SIM_NUMBER]);
-    int r = of[SIM_PULLS] != 0 ? look(step, of) : 0;
-    r = r == 0 && of[SIM_PULLS] != 0 ? look_at_mark(step, of) : r;
-    if (r == 0 && !spend(step, us)) {
-        return cox_step_fail(step, 2, "it is not wanted any more");
-    }
+    const struct cox_value results[] = {
+        COX_SCALAR("number", COX_I64, &of[SIM_NUMBER]),
+        COX_VECTOR("seen", COX_I64, SIM_SEEN_WORDS, seen)};
+    int r = work(step, of, us, seen);
     r = r != 0 ? r : add_segment(step, of, 0);
     r = r != 0 || of[SIM_ROW] == 0 ? r : add_row(step, (uint64_t)of[SIM_NUMBER]);
     bool breaks = of[SIM_ENDING] == SIM_BRITTLE && cox_step_attempt(step) > 1 &&
@@ -169,7 +184,8 @@ static int count(struct cox_step *step)
     if (r == 0 && of[SIM_ENDING] == SIM_CRASHES && cox_step_attempt(step) == 1) {
         crash();
     }
-    return r != 0 ? r : cox_step_return(step, &number);
+    r = r == 0 && of[SIM_ROUND] >= 0 ? cox_step_return(step, &results[1]) : r;
+    return r != 0 ? r : cox_step_return(step, &results[0]);
 }
 
 /* ---- the step of a task */

@@ -16,6 +16,7 @@
 #include "tests/sim/net.h"
 #include "tests/sim/nodes.h"
 #include "tests/sim/program.h"
+#include "tests/sim/rounds.h"
 #include "tests/sim/sched.h"
 #include "tests/sim/steps.h"
 #include "tests/sim/stranger.h"
@@ -311,6 +312,7 @@ void sim_storm_run(uint64_t seed, uint32_t n_calls, struct sim_storm_result *ret
     sim_stranger_begin();
     sim_plan_make(seed, n_calls, &plan);
     sim_ledger_begin(&plan);
+    sim_rounds_begin(&plan);
     sim_tasks_begin(&plan);
     n_left = plan.n_faults;
     n_done = 0;

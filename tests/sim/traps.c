@@ -30,7 +30,8 @@ enum effect {
 static struct {
     const struct sim_plan *plan;
     enum coxi_message_kind kind;
-    uint64_t n; /* springs at the n-th such message */
+    bool is_end; /* only the end of a round */
+    uint64_t n;  /* springs at the n-th such message */
     enum effect effect;
 } at_message;
 
@@ -104,9 +105,17 @@ static void spring(enum effect effect, struct sim_proc *from, struct sim_proc *t
 
 /* ---- messages */
 
+static bool is_end(const struct coxi_message *message)
+{
+    return message->commit.n_updates > 0 &&
+           message->commit.updates[0].op == COXI_OP_ROUND;
+}
+
 static void look_at_message(const struct sim_sending *sending)
 {
-    if (sending->message->kind != at_message.kind || --at_message.n > 0) {
+    const struct coxi_message *message = sending->message;
+    if (message->kind != at_message.kind || (at_message.is_end && !is_end(message)) ||
+        --at_message.n > 0) {
         return;
     }
     sim_net_watch(NULL);
@@ -126,6 +135,11 @@ static void set_for_message(void)
         COXI_CRASHED,   COXI_SNAPSHOT,      COXI_RESTORE};
     at_message.kind = kinds[sim_below(sizeof(kinds) / sizeof(*kinds))];
     at_message.n = 1 + sim_below(4);
+    at_message.is_end = at_message.plan->n_sequences > 0 && sim_chance(3);
+    if (at_message.is_end) {
+        at_message.kind = COXI_COMMIT;
+        at_message.n += sim_below(4);
+    }
     at_message.effect = (enum effect)sim_below(EFFECTS);
     if (at_message.effect < CUT && !at_message.plan->checkpoints) {
         at_message.effect = CUT; /* without checkpoints ps and clients must live */

@@ -1,0 +1,169 @@
+/* See rounds.h. */
+#include "tests/sim/rounds.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "coxswain/step.h"
+#include "tests/sim/sched.h"
+#include "tests/sim/trace.h"
+#include "worker/attempt.h"
+#include "worker/run.h"
+
+static const struct sim_plan *plan;
+
+void sim_rounds_begin(const struct sim_plan *with)
+{
+    plan = with;
+}
+
+/* ---- in the program */
+
+static int create_sum(struct sim_rounds *rounds, uint32_t ps)
+{
+    char name[16];
+    struct cox_variable_spec spec = COX_VARIABLE_SPEC_INIT;
+    (void)snprintf(name, sizeof(name), "r%u", ps);
+    spec.name = name;
+    spec.dtype = COX_F32;
+    spec.rank = 1;
+    spec.shape[0] = (uint64_t)plan->n_calls * SIM_SEGMENTS;
+    spec.optimizer.kind = COX_SGD;
+    spec.optimizer.learning_rate = 1;
+    return cox_variable_create(rounds->c, &spec, &rounds->sums[ps]);
+}
+
+int sim_rounds_create(struct sim_rounds *rounds, struct cox_coordinator *c)
+{
+    int r = 0;
+    rounds->c = c;
+    for (uint32_t i = 0; r == 0 && plan->n_sequences > 0 && i < plan->n_ps; i++) {
+        r = create_sum(rounds, i);
+    }
+    for (uint32_t i = 0; r == 0 && i < plan->n_sequences; i++) {
+        struct cox_rounds_spec spec = COX_ROUNDS_SPEC_INIT;
+        spec.staleness = plan->sequences[i].staleness;
+        spec.backups = plan->sequences[i].backups;
+        spec.reduce = plan->sequences[i].sums ? COX_REDUCE_SUM : COX_REDUCE_MEAN;
+        r = cox_rounds_create(c, &spec, &rounds->sequences[i]);
+    }
+    return r;
+}
+
+int sim_rounds_schedule(struct sim_rounds *rounds, uint32_t first,
+                        struct cox_function *function, const struct cox_call *calls,
+                        struct cox_future **futures)
+{
+    const struct sim_place *place = &plan->places[first];
+    struct cox_round_call members[SIM_ROUND_MAX];
+    bool holds_end = sim_hash(plan->seed ^ 3001, first) % 2 == 0;
+    for (uint32_t i = 0; i < place->n; i++) {
+        members[i] = (struct cox_round_call){function, &calls[i]};
+    }
+    return cox_round_schedule(rounds->sequences[place->sequence], members, place->n,
+                              futures, holds_end ? &rounds->ends[first] : NULL);
+}
+
+bool sim_rounds_cancel(struct sim_rounds *rounds, uint32_t number)
+{
+    const struct sim_place *place = &plan->places[number];
+    struct cox_future *end = rounds->ends[place->first];
+    if (place->n == 0 || end == NULL) {
+        return false;
+    }
+    for (uint32_t i = 0; i < place->n; i++) {
+        sim_ledger_cancel(place->first + i);
+    }
+    (void)cox_future_cancel(end);
+    return true;
+}
+
+static void take_seen(uint32_t number, struct cox_future *future)
+{
+    struct cox_value value;
+    uint64_t seen[SIM_SEEN_WORDS];
+    if (cox_future_result(future, "seen", &value) == 0) {
+        memcpy(seen, value.data, sizeof(seen));
+        sim_ledger_saw(number, seen);
+    }
+}
+
+int sim_rounds_settle(struct sim_rounds *rounds, uint32_t number,
+                      struct cox_future *future)
+{
+    const struct sim_place *place = &plan->places[number];
+    if (place->n == 0) {
+        return 0;
+    }
+    if (cox_future_wait(future, 0) == 0) {
+        take_seen(number, future);
+    }
+    if (number + 1 < (uint32_t)place->first + place->n) {
+        return 0;
+    }
+    struct cox_future *end = rounds->ends[place->first];
+    int r = end != NULL ? cox_future_wait(end, -1) : 0;
+    rounds->ends[place->first] = NULL;
+    if (r == COX_EPSLOST || r == COX_EFENCED || r == COX_ECLOSED || r == COX_EREPLAY) {
+        return r == COX_ECLOSED ? COX_EFENCED : r;
+    }
+    sim_ledger_end_round(place->first, end != NULL, r);
+    cox_future_free(end);
+    return 0;
+}
+
+int sim_rounds_read(const struct sim_rounds *rounds, struct sim_found *found)
+{
+    int r = 0;
+    size_t bytes = (size_t)plan->n_calls * sizeof(found->sums[0][0]);
+    for (uint32_t i = 0; r == 0 && rounds->sums[i] != NULL && i < plan->n_ps; i++) {
+        r = cox_variable_read(rounds->c, rounds->sums[i], found->sums[i], bytes);
+    }
+    return r;
+}
+
+/* ---- in a step */
+
+int sim_rounds_look(struct cox_step *step, const int64_t *of,
+                    uint64_t seen[SIM_SEEN_WORDS])
+{
+    float sums[SIM_CALLS_MAX * SIM_SEGMENTS];
+    char name[16];
+    uint32_t n = plan->n_calls * SIM_SEGMENTS;
+    struct cox_pull pull = {.values = sums, .rows = cox_rows_all()};
+    (void)snprintf(name, sizeof(name), "r%u", (unsigned)of[SIM_MARK]);
+    int r = cox_step_variable(step, name, &pull.variable);
+    r = r != 0 ? r : cox_step_pull(step, &pull, 1);
+    if (r != 0) {
+        return r;
+    }
+    memset(seen, 0, SIM_SEEN_WORDS * sizeof(*seen));
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t first = i / SIM_SEGMENTS;
+        seen[first / 64] |= (uint64_t)(sums[i] != 0) << (first % 64);
+    }
+    const struct coxi_attempt *attempt = (const struct coxi_attempt *)step;
+    sim_ledger_look((uint32_t)of[SIM_NUMBER], attempt->run->session.generation, seen);
+    return 0;
+}
+
+int sim_rounds_push(struct cox_step *step, const int64_t *of, uint32_t segment)
+{
+    int64_t mask = of[segment == 0 ? SIM_MASK : SIM_AFTER];
+    float gradient = -(float)(1U << (of[SIM_NUMBER] - of[SIM_ROUND]));
+    uint64_t row = (uint64_t)of[SIM_ROUND] * SIM_SEGMENTS + segment;
+    int r = cox_step_weight(step, (double)of[SIM_HALVES] / 2);
+    for (uint32_t ps = 0; r == 0 && ps < SIM_PS_MAX; ps++) {
+        char name[16];
+        struct cox_variable *sums;
+        if ((mask >> ps & 1) == 0) {
+            continue;
+        }
+        (void)snprintf(name, sizeof(name), "r%u", ps);
+        r = cox_step_variable(step, name, &sums);
+        r = r != 0 ? r
+                   : cox_step_update(step, sums, COX_UPDATE_GRADIENT,
+                                     cox_rows_slice(row, 1), &gradient);
+    }
+    return r;
+}
