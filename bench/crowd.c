@@ -6,6 +6,7 @@
  */
 #include "bench/crowd.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,9 +27,10 @@ struct member {
     struct coxi_link *link;
     struct member *next;
     struct member *prev;
-    bool is_greeted; /* used by the receiving thread, like `held` and `done` */
+    bool is_greeted; /* used by the receiving thread, like the three buffers */
     struct coxi_buffer held;
     struct coxi_buffer done;
+    struct coxi_buffer touched;
     bool is_ready; /* guarded by the crowd's lock, like all fields below */
     bool holds;
     bool lost;
@@ -42,6 +44,7 @@ static struct {
     uint32_t n_ready;
     uint64_t n_answered;
     uint64_t n_held;
+    atomic_uint n_touched; /* ps that each closure touches; not guarded */
     /* how often each id was done, by id modulo CROWD_IDS; stops at 255 */
     uint8_t done[CROWD_IDS];
     struct coxi_links *links;
@@ -82,24 +85,48 @@ static int load(struct member *member, uint32_t id)
     return r;
 }
 
+/* Appends the list of the ps that a closure has touched. */
+static int touch(struct member *member, uint32_t n)
+{
+    static const uint8_t padding[8] = {0};
+    int r = 0;
+    for (uint32_t p = 0; r == 0 && p < n; p++) {
+        r = coxi_buffer_append(&member->touched, &p, sizeof(p));
+    }
+    size_t rest = coxi_align(member->touched.len, 8) - member->touched.len;
+    return r == 0 ? coxi_buffer_append(&member->touched, padding, rest) : r;
+}
+
 /* Answers all closures with one code. */
 static int answer(struct member *member, const struct coxi_closure_head *heads,
                   size_t n, int code)
 {
-    member->done.len = 0;
+    uint32_t n_touched = atomic_load(&crowd.n_touched);
+    member->done.len = member->touched.len = 0;
     int r = coxi_buffer_reserve(&member->done, n * sizeof(struct coxi_done_head));
     for (size_t i = 0; r == 0 && i < n; i++) {
         struct coxi_done_head done = {.closure = heads[i].closure,
                                       .attempt = heads[i].attempt,
                                       .code = code,
+                                      .touched_n = n_touched,
                                       .run_us = 1};
         r = coxi_buffer_append_raw(&member->done, &done, sizeof(done));
+        r = r == 0 ? touch(member, n_touched) : r;
     }
+    struct iovec segment = {member->touched.data, member->touched.len};
+    struct coxi_payload payload = {.segments = &segment, .n_segments = 1};
     struct coxi_message message = {.kind = COXI_DONE};
     message.done.closures =
         (const struct coxi_done_head *)(const void *)member->done.data;
     message.done.n_closures = n;
-    return r != 0 ? r : coxi_message_send(member->link, &message, NULL, false);
+    if (r == 0 && segment.iov_len >= COXI_LINK_COPY_MAX) {
+        payload.release = free;
+        payload.arg = member->touched.data;
+        member->touched = (struct coxi_buffer){0};
+    }
+    return r != 0 ? r
+                  : coxi_message_send(member->link, &message,
+                                      segment.iov_len > 0 ? &payload : NULL, false);
 }
 
 /* Counts closures that have arrived; true: the member holds them. */
@@ -180,6 +207,7 @@ static void on_close(void *arg, struct coxi_link *link, int code, const char *te
     coxi_link_unref(link);
     coxi_buffer_fini(&member->held);
     coxi_buffer_fini(&member->done);
+    coxi_buffer_fini(&member->touched);
     free(member);
 }
 
@@ -305,6 +333,10 @@ static void obey(const char *line, struct coxi_listener *const *listeners)
         break;
     case 'a':
         await(a);
+        break;
+    case 't':
+        atomic_store(&crowd.n_touched, (unsigned)a);
+        (void)printf("ok\n");
         break;
     case 'l':
         lose(a);

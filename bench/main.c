@@ -36,7 +36,7 @@ static const struct {
     {"recover", bench_recover},   {"variables", bench_variables},
     {"fanout", bench_fanout},     {"soak", bench_soak},
     {"data", bench_data},         {"queue", bench_queue},
-    {"modes", bench_modes},
+    {"modes", bench_modes},       {"rounds", bench_rounds},
 };
 
 enum { N_CASES = sizeof(cases) / sizeof(*cases) };
@@ -67,7 +67,7 @@ static const struct coxi_option options[] = {
      .type = COXI_OPTION_STRING,
      .offset = offsetof(struct config, only),
      .help = "take only the measurements with this name (cases pull, push, table, "
-             "schedule, train, checkpoint, fanout, data and modes)"},
+             "schedule, train, checkpoint, fanout, data, modes and rounds)"},
     {.name = "seconds",
      .type = COXI_OPTION_REAL,
      .offset = offsetof(struct config, seconds),
@@ -130,7 +130,8 @@ static const struct coxi_program program = {
         "(idle processes,\nmemory), scale (many workers), checkpoint (snapshots), "
         "recover (a ps that\ndies), variables (very many), fanout (steps on many "
         "ps), soak (a storm of\nstrangers at every port), data (files of records), "
-        "queue (tasks of\ndata sets), modes (rounds).\n"
+        "queue (tasks of\ndata sets), modes (rounds), rounds (what they cost the "
+        "client).\n"
         "Each measurement has a baseline, measured in turn with it, or a bound.",
     .prefix = "COX_BENCH",
     .mixed = true,
@@ -469,7 +470,7 @@ int main(int argc, char **argv)
         r = coxi_error(COX_EINVAL,
                        "which case? wire, pull, push, tail, sparse, table, schedule, "
                        "train, recovery, footprint, scale, checkpoint, recover, "
-                       "variables, fanout, soak, data, queue, or --all");
+                       "variables, fanout, soak, data, queue, modes, rounds, or --all");
     }
     for (int i = rest; r == 0 && i < argc; i++) {
         r = is_case(argv[i]) ? 0

@@ -16,17 +16,14 @@
  * closure is settled once (its callback counts) and done by a worker at least once; and
  * at most once if workers answer before they are lost, or not at all.
  */
-#include <errno.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
-#include "bench/crowd.h"
 #include "bench/raw.h"
-#include "common/buffer.h"
+#include "bench/simulated.h"
 #include "common/sync.h"
 #include "coxswain/coxswain.h"
 
@@ -34,10 +31,7 @@ enum {
     PER_WORKER = 100, /* closures in a batch */
     BATCH_MAX = 262144,
     LOST_PER_WORKER = 20, /* closures in a round with losses */
-    FILES_MORE = 200,     /* besides one for each worker */
     LOSE_ROUNDS = 3,
-    OPEN_MS = 120000,
-    CLOSE_MS = 5000,
     MEMORY_GOAL = 64 * 1024,
 };
 
@@ -49,17 +43,13 @@ struct call {
 
 struct scale {
     struct bench *bench;
-    struct bench_child crowd;
-    struct bench_child ps[BENCH_PS_MAX];
-    uint32_t n_ps;
+    struct simulated simulated;
     struct raw raw;
-    struct cox_cluster *cluster;
     struct cox_coordinator *c;
     struct cox_function *nothing;
     uint32_t n_workers;
     size_t batch;
     struct call *calls; /* an array of `batch` calls */
-    char params[64];
 
     struct coxi_mutex lock; /* guards the counts of callbacks; leaf */
     pthread_cond_t called;
@@ -67,23 +57,6 @@ struct scale {
 };
 
 /* ---- setting up */
-
-static void raise_files(uint32_t n_workers)
-{
-    struct rlimit files;
-    rlim_t needed = n_workers + FILES_MORE;
-    if (getrlimit(RLIMIT_NOFILE, &files) != 0) {
-        bench_die("getrlimit: %s", strerror(errno));
-    }
-    if (files.rlim_max < needed) {
-        bench_die("--workers %u needs %llu open files, and the limit is %llu: raise it "
-                  "(ulimit -Hn), or take fewer workers",
-                  n_workers, (unsigned long long)needed,
-                  (unsigned long long)files.rlim_max);
-    }
-    files.rlim_cur = files.rlim_max;
-    (void)setrlimit(RLIMIT_NOFILE, &files);
-}
 
 /* Bytes of this process in memory, without memory that closures have freed. */
 static double resident(void)
@@ -98,37 +71,11 @@ static double resident(void)
     return (double)pages * (double)sysconf(_SC_PAGESIZE);
 }
 
-/* Makes the cluster's JSON: the ps, and the crowd's listeners in turn. */
-static void describe(struct scale *scale, struct coxi_buffer *json)
-{
-    char url[128] = "";
-    int r = coxi_buffer_printf(json, "{\"ps\":[");
-    for (uint32_t i = 0; r == 0 && i < scale->n_ps; i++) {
-        r = coxi_buffer_printf(json, "%s\"%s\"", i > 0 ? "," : "", scale->ps[i].line);
-    }
-    if (r == 0) {
-        r = coxi_buffer_printf(json, "],\"worker\":[");
-    }
-    for (uint32_t i = 0; r == 0 && i < scale->n_workers; i++) {
-        if (i % CROWD_PER_LISTENER == 0) {
-            bench_child_ask(&scale->crowd, url, "url %u", i / CROWD_PER_LISTENER);
-        }
-        /* The workers of a listener are told apart by their loopback addresses. */
-        uint32_t place = i % CROWD_PER_LISTENER;
-        r = coxi_buffer_printf(json, "%s\"tcp://127.0.%u.%u:%s\"", i > 0 ? "," : "",
-                               place / 250, 1 + place % 250, strrchr(url, ':') + 1);
-    }
-    if (r == 0) {
-        r = coxi_buffer_append_raw(json, "]}", 3);
-    }
-    bench_check(r, "cluster");
-}
-
 static void report(struct scale *scale, const char *name, const char *unit,
                    double value, double baseline, const char *baseline_name)
 {
     struct bench_measurement m = {.name = name,
-                                  .params = scale->params,
+                                  .params = scale->simulated.params,
                                   .unit = unit,
                                   .baseline_name = baseline_name,
                                   .value = {{.value = value}},
@@ -137,19 +84,8 @@ static void report(struct scale *scale, const char *name, const char *unit,
     bench_report(scale->bench, "scale", &m);
 }
 
-static void start_others(struct scale *scale)
+static void make_calls(struct scale *scale)
 {
-    struct coxi_buffer json = {0};
-    char what[32];
-    (void)snprintf(what, sizeof(what), "crowd=%u", scale->n_workers);
-    bench_child_start(scale->bench, what, &scale->crowd);
-    for (uint32_t i = 0; i < scale->n_ps; i++) {
-        (void)snprintf(what, sizeof(what), "ps=%u", i);
-        bench_child_start(scale->bench, what, &scale->ps[i]);
-    }
-    describe(scale, &json);
-    bench_check(cox_cluster_parse((const char *)json.data, &scale->cluster), "cluster");
-    coxi_buffer_fini(&json);
     scale->batch = (size_t)PER_WORKER * scale->n_workers;
     scale->batch = scale->batch < BATCH_MAX ? scale->batch : BATCH_MAX;
     scale->calls = malloc(scale->batch * sizeof(*scale->calls));
@@ -160,41 +96,14 @@ static void start_others(struct scale *scale)
     memset(scale->calls, 1, scale->batch * sizeof(*scale->calls));
 }
 
-static void stop_others(struct scale *scale)
-{
-    bench_child_stop(&scale->crowd);
-    for (uint32_t i = 0; i < scale->n_ps; i++) {
-        bench_child_stop(&scale->ps[i]);
-    }
-    cox_cluster_free(scale->cluster);
-    free(scale->calls);
-}
-
 /* Opens the client and waits until every worker is ready; returns the seconds that
  * cox_open took. */
 static double open_client(struct scale *scale, uint32_t prefetch)
 {
-    struct bench *bench = scale->bench;
-    struct cox_module *module;
     struct cox_options options = COX_OPTIONS_INIT;
-    char path[sizeof(bench->self) + 32];
-    options.min_workers = scale->n_workers;
-    options.open_timeout_ms = OPEN_MS;
     options.prefetch = prefetch;
     options.speculate = -1; /* closures that workers hold must be lost with them */
-    double start = bench_now();
-    bench_check(cox_open(scale->cluster, &options, &scale->c), "open");
-    double seconds = bench_now() - start;
-    (void)snprintf(path, sizeof(path), "%s", bench->self);
-    (void)strcpy(strrchr(path, '/') + 1, "bench_steps.so");
-    bench_check(cox_module_load(scale->c, path, &module), "module");
-    bench_check(cox_function_get(module, "nothing", &scale->nothing), "function");
-    return seconds;
-}
-
-static void close_client(struct scale *scale)
-{
-    bench_check(cox_close(scale->c, CLOSE_MS), "close");
+    return simulated_open(&scale->simulated, &options, &scale->c, &scale->nothing);
 }
 
 /* ---- throughput */
@@ -230,7 +139,7 @@ static void throughput(struct scale *scale, const char *name, bool futures)
 {
     double seconds = scale->bench->seconds / BENCH_ROUNDS / 2;
     struct bench_measurement m = {.name = name,
-                                  .params = scale->params,
+                                  .params = scale->simulated.params,
                                   .unit = "1/s",
                                   .baseline_name =
                                       "raw 64-byte requests, 64 outstanding"};
@@ -282,7 +191,7 @@ static void check_exact(struct scale *scale, size_t n, uint64_t repeated_max)
     }
     coxi_unlock(&scale->lock);
     bench_check(cox_future_error(scale->calls[0].future, &error), "an id");
-    bench_child_ask(&scale->crowd, line, "ids %llu %zu",
+    bench_child_ask(&scale->simulated.crowd, line, "ids %llu %zu",
                     (unsigned long long)error.closure, n);
     if (sscanf(line, "%llu %llu", &missing, &repeated) != 2 || missing != 0 ||
         repeated > repeated_max) {
@@ -298,8 +207,8 @@ static double lose(struct scale *scale, bool held)
     uint32_t half = scale->n_workers / 2;
     char line[128];
     n = n < scale->batch ? n : scale->batch;
-    bench_child_ask(&scale->crowd, line, "ready %u", scale->n_workers);
-    bench_child_ask(&scale->crowd, line, "hold %u", held ? half : 0);
+    bench_child_ask(&scale->simulated.crowd, line, "ready %u", scale->n_workers);
+    bench_child_ask(&scale->simulated.crowd, line, "hold %u", held ? half : 0);
     uint64_t put_back_before = put_back(scale);
     scale->n_called = 0;
     for (size_t i = 0; i < n; i++) {
@@ -311,10 +220,10 @@ static double lose(struct scale *scale, bool held)
         bench_check(cox_future_then(call->future, on_settled, call), "callback");
     }
     if (held) {
-        bench_child_ask(&scale->crowd, line, "await %zu", n);
+        bench_child_ask(&scale->simulated.crowd, line, "await %zu", n);
     }
     double start = bench_now();
-    bench_child_ask(&scale->crowd, line, "lose %u", half);
+    bench_child_ask(&scale->simulated.crowd, line, "lose %u", half);
     bench_check(cox_join(scale->c, -1), "join");
     double seconds = bench_now() - start;
     check_exact(scale, n, held ? 0 : put_back(scale) - put_back_before);
@@ -328,7 +237,7 @@ static void losses(struct scale *scale)
 {
     for (int held = 0; held < 2; held++) {
         struct bench_measurement m = {.name = held ? "lose_held" : "lose_busy",
-                                      .params = scale->params,
+                                      .params = scale->simulated.params,
                                       .unit = "s",
                                       .baseline_name = "goal"};
         for (; m.n_rounds < LOSE_ROUNDS; m.n_rounds++) {
@@ -348,17 +257,12 @@ static void report_memory(struct scale *scale, const char *name, double before)
 
 void bench_scale(struct bench *bench)
 {
-    struct scale scale = {.bench = bench,
-                          .n_workers = bench->workers,
-                          .n_ps = bench->ps,
-                          .lock = COXI_MUTEX_INIT};
-    (void)snprintf(scale.params, sizeof(scale.params),
-                   "{\"workers\":%u,\"ps\":%u,\"slots\":1}", scale.n_workers,
-                   scale.n_ps);
+    struct scale scale = {
+        .bench = bench, .n_workers = bench->workers, .lock = COXI_MUTEX_INIT};
     coxi_cond_init(&scale.called);
-    raise_files(scale.n_workers);
     raw_open(bench, true, &scale.raw);
-    start_others(&scale);
+    simulated_start(bench, scale.n_workers, bench->ps, &scale.simulated);
+    make_calls(&scale);
     double before = resident();
     report(&scale, "open", "s", open_client(&scale, 0), 0, NULL);
     report_memory(&scale, "memory", before);
@@ -368,11 +272,12 @@ void bench_scale(struct bench *bench)
     throughput(&scale, "empty_futures", true);
     report_memory(&scale, "memory_used", before);
     losses(&scale);
-    close_client(&scale);
+    simulated_close(scale.c);
     (void)open_client(&scale, 1);
     throughput(&scale, "empty_prefetch1", false);
-    close_client(&scale);
-    stop_others(&scale);
+    simulated_close(scale.c);
+    simulated_stop(&scale.simulated);
+    free(scale.calls);
     raw_close(&scale.raw);
     (void)pthread_cond_destroy(&scale.called);
 }
