@@ -81,7 +81,8 @@ void pair_open(struct bench *bench, enum pair_transport transport, struct pair *
                          .next_closure = 1};
     bench_child_start(bench, "ps=0", &ret->child);
     connect_pair(ret, COXI_ROLE_CLIENT, transport);
-    ask(ret, &(struct coxi_message){.kind = COXI_CLAIM, .claim = ret->session},
+    ask(ret,
+        &(struct coxi_message){.kind = COXI_CLAIM, .claim = {.session = ret->session}},
         "claim");
 }
 

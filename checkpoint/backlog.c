@@ -242,7 +242,7 @@ static bool check_round(const struct coxi_backlog *backlog, size_t i)
            head->closure > round.n && round.first == head->closure - round.n &&
            round.needed > 0 && round.needed <= round.n &&
            round.staleness <= UINT32_MAX && round.reduce <= COX_REDUCE_SUM &&
-           round.decided <= 1 &&
+           round.flags <= COXI_BACKLOG_ROUND_FLAGS &&
            head->args_len ==
                sizeof(round) + round.n * sizeof(struct coxi_backlog_part) &&
            head->n_inputs == 0 && head->done == 0 &&

@@ -62,8 +62,14 @@ struct coxi_backlog_round {
     uint64_t number;
     uint64_t staleness; /* of the sequence */
     uint64_t reduce;    /* enum cox_reduce */
-    uint64_t
-        decided; /* 1: which closures count, and by which factor, does not change */
+    uint64_t flags;     /* enum coxi_backlog_round_flags */
+};
+
+enum coxi_backlog_round_flags {
+    /* which closures count, and by which factor, does not change */
+    COXI_BACKLOG_DECIDED = 1,
+    COXI_BACKLOG_DETERMINISTIC = 2, /* its sequence is */
+    COXI_BACKLOG_ROUND_FLAGS = 3,   /* all of them */
 };
 
 struct coxi_backlog_part {

@@ -409,6 +409,7 @@ static const char *read_root(const json_t *root, struct coxi_manifest *m)
         !get_u64(root, "next_closure", &m->next_closure) ||
         !LATER(get_u64, root, "first_closure", &m->first_closure) ||
         !LATER(get_u64, root, "steps_before", &m->steps_before) ||
+        !LATER(get_u64, root, "next_place", &m->next_place) ||
         !json_is_number(json_object_get(root, "time")) ||
         !json_is_boolean(json_object_get(root, "final"))) {
         return "a member is missing";

@@ -57,6 +57,7 @@ struct coxi_manifest {
     uint64_t next_closure;  /* ids given out up to the last shard's moment, plus 1 */
     uint64_t first_closure; /* of the run, from which steps are counted; 0: none yet */
     uint64_t steps_before;  /* the step of first_closure */
+    uint64_t next_place; /* of the deterministic round with which the program goes on */
     struct coxi_manifest_progress progress;
     /* a file without an applied set; bytes 0: none, because nothing must be repeated */
     struct coxi_manifest_shard backlog;

@@ -158,13 +158,14 @@ static char *manifest_text(const struct coxi_manifest *m)
         }
     }
     json_t *root = json_pack(
-        "{s:i, s:o, s:I, s:I, s:I, s:f, s:b, s:I, s:I, s:I, s:{s:I, s:o}, s:o, s:o, "
-        "s:o}",
+        "{s:i, s:o, s:I, s:I, s:I, s:f, s:b, s:I, s:I, s:I, s:I, s:{s:I, s:o}, s:o, "
+        "s:o, s:o}",
         "format", COXI_MANIFEST_FORMAT, "run", hex(m->session.run), "generation",
         (json_int_t)m->session.generation, "checkpoint", (json_int_t)m->number, "base",
         (json_int_t)m->base, "time", m->time_s, "final", m->final, "next_closure",
         (json_int_t)m->next_closure, "first_closure", (json_int_t)m->first_closure,
-        "steps_before", (json_int_t)m->steps_before, "progress", "closure",
+        "steps_before", (json_int_t)m->steps_before, "next_place",
+        (json_int_t)m->next_place, "progress", "closure",
         (json_int_t)m->progress.closure, "cursor", hex(m->progress.cursor), "backlog",
         backlog_json(&m->backlog), "shards", shards, "variables", variables);
     if (m->datasets.n > 0) {

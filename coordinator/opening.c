@@ -116,7 +116,7 @@ static int reach(struct cox_coordinator *c, struct coxi_psc *psc, uint64_t end_m
 static int claim(struct cox_coordinator *c, uint32_t ps, uint64_t end_ms)
 {
     char text[COXI_TEXT_MAX];
-    int r = coxi_ps_claim(c, c->ps.clients[ps], end_ms);
+    int r = coxi_ps_claim(c, c->ps.clients[ps], 0, end_ms);
     if (r == 0) {
         return 0;
     }

@@ -228,11 +228,15 @@ static bool seat_may_be_free_soon(struct coxi_tenant *tenant,
 /* ---- claims */
 
 static int claim(struct coxi_tenant *tenant, const struct coxi_peer *peer,
-                 const struct coxi_session *session, const struct coxi_session *gone)
+                 const struct coxi_claim *claim, const struct coxi_session *gone)
 {
+    const struct coxi_session *session = &claim->session;
     int r = begin_claim(tenant, peer->server);
     if (r == 0) {
         r = coxi_store_claim(tenant->store, session, gone);
+        if (r == 0 && claim->leaves != 0) {
+            r = coxi_store_renew(tenant->store, session, claim->leaves);
+        }
         end_claim(tenant, r == 0 ? session : NULL);
     }
     return r == COX_EBUSY && (owner_is_silent(tenant, peer) ||
@@ -252,12 +256,12 @@ int coxi_claims_answer(struct coxi_tenant *tenant, struct coxi_peer *peer,
     answer.status.code = r;
     answer.status.message = r != 0 ? coxi_error_text() : "";
     answer.status.incarnation = r == 0 ? coxi_store_incarnation(tenant->store) : 0;
-    log_claim(tenant, &request->claim, r);
+    log_claim(tenant, &request->claim.session, r);
     int sent = coxi_message_send(peer->link, &answer, NULL, false);
     if (r == 0) {
-        tell_replaced(tenant, server, &request->claim);
+        tell_replaced(tenant, server, &request->claim.session);
     }
-    if (r == 0 && is_gone && gone.run != request->claim.run) {
+    if (r == 0 && is_gone && gone.run != request->claim.session.run) {
         cut_off(tenant, server, &gone);
     }
     return sent;

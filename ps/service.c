@@ -286,7 +286,8 @@ static int check_role(const struct coxi_peer *peer, const struct coxi_message *m
     bool reads = kind == COXI_PULL || kind == COXI_COUNT;
     switch (peer->hello.role) {
     case COXI_ROLE_CLIENT:
-        return kind != COXI_CLAIM || coxi_session_equal(&peer->hello.session, &m->claim)
+        return kind != COXI_CLAIM ||
+                       coxi_session_equal(&peer->hello.session, &m->claim.session)
                    ? 0
                    : coxi_error(COX_EREFUSED, "a client claims a ps only for itself");
     case COXI_ROLE_WORKER:

@@ -61,8 +61,10 @@ static int enter(struct coxi_taking *taking)
     if (taking->store->taking == taking) {
         return 0;
     }
+    int r = coxi_store_fenced(taking->store, &taking->request->session);
     coxi_rw_unlock(&taking->store->registry);
-    return coxi_error(COX_EFENCED, "ps %" PRIu32 " was claimed anew during a snapshot",
+    return coxi_error(r == 0 ? COX_EPSLOST : r,
+                      "ps %" PRIu32 " was claimed anew during a snapshot",
                       taking->store->ps_index);
 }
 

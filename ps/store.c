@@ -173,6 +173,19 @@ int coxi_store_claim(struct coxi_store *store, const struct coxi_session *sessio
     return r;
 }
 
+int coxi_store_renew(struct coxi_store *store, const struct coxi_session *session,
+                     uint64_t leaves)
+{
+    coxi_write_lock(&store->registry);
+    int r = coxi_store_fenced(store, session);
+    if (r == 0 && atomic_load(&store->incarnation) == leaves) {
+        const struct coxi_session same = *session; /* it may be the store's own */
+        r = take(store, &same);
+    }
+    coxi_rw_unlock(&store->registry);
+    return r;
+}
+
 uint64_t coxi_store_incarnation(const struct coxi_store *store)
 {
     return atomic_load(&store->incarnation);

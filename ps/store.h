@@ -56,6 +56,14 @@ void coxi_store_set_root(struct coxi_store *store, const char *root);
 int coxi_store_claim(struct coxi_store *store, const struct coxi_session *session,
                      const struct coxi_session *gone);
 
+/*
+ * Empties the store for the session that has it, and begins another incarnation, if the
+ * present one is `leaves`; otherwise does nothing. So a repeated call changes nothing.
+ * COX_EFENCED; COX_ENOMEM: the store has no client.
+ */
+int coxi_store_renew(struct coxi_store *store, const struct coxi_session *session,
+                     uint64_t leaves);
+
 /* The current incarnation. Never waits. */
 uint64_t coxi_store_incarnation(const struct coxi_store *store);
 
@@ -182,7 +190,8 @@ struct coxi_snapshot_file {
  * snapshot, and the changes since then are known (from the first snapshot with `track`
  * on), writes only the changes. A repeated call with the same session and number gives
  * the same answer and writes nothing; a lower number: COX_EEXIST. COX_EFENCED: also if
- * another client claims the store, or this one releases it, meanwhile. COX_EIO.
+ * another client claims the store, or this one releases it, meanwhile. COX_EPSLOST:
+ * another incarnation has begun meanwhile. COX_EIO.
  * COX_ENOMEM: also if there is no memory for copies of what changes. No file is left
  * after an error, unless only the answer lacked memory; the same call again gives it.
  */

@@ -251,7 +251,7 @@ Body encode_body(Builder &b, const struct coxi_message &m)
             .Union();
     }
     case COXI_CLAIM:
-        return wire::CreateClaim(b, to_wire(m.claim)).Union();
+        return wire::CreateClaim(b, to_wire(m.claim.session), m.claim.leaves).Union();
     case COXI_RELEASE:
         return wire::CreateRelease(b, to_wire(m.release)).Union();
     case COXI_CREATE:
@@ -370,7 +370,8 @@ bool decode_body(const wire::Message *in, struct coxi_message *ret)
         return true;
     }
     case wire::Body_Claim:
-        ret->claim = from_wire(in->body_as_Claim()->session());
+        ret->claim.session = from_wire(in->body_as_Claim()->session());
+        ret->claim.leaves = in->body_as_Claim()->leaves();
         return true;
     case wire::Body_Release:
         ret->release = from_wire(in->body_as_Release()->session());

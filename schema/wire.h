@@ -34,7 +34,7 @@ extern "C" {
  * wire.fbs, and a test fails if only one of the two was changed.
  */
 enum {
-    COXI_WIRE_VERSION = 7,
+    COXI_WIRE_VERSION = 8,
     COXI_WIRE_META_MAX = 16 * 1024 * 1024, /* longest encoded message, bytes */
     COXI_WIRE_NAME_MAX = 127,
     COXI_STALE_BUCKETS = 32,
@@ -91,6 +91,11 @@ struct coxi_status {
     const uint64_t *versions;
     size_t n_versions;
     uint64_t incarnation;
+};
+
+struct coxi_claim {
+    struct coxi_session session;
+    uint64_t leaves; /* if this is the ps's incarnation, it begins another; 0: no */
 };
 
 /* `incarnation`, here and below: the incarnation of the ps for which this is meant. */
@@ -495,7 +500,7 @@ struct coxi_message {
         struct coxi_refuse refuse;
         /* also pulled, committed, module_loaded, resource_made */
         struct coxi_status status;
-        struct coxi_session claim;
+        struct coxi_claim claim;
         struct coxi_session release;
         struct coxi_create create;
         struct coxi_watermark watermark;

@@ -193,6 +193,7 @@ struct coxi_attempt {
     /* the step of learning rate schedules: the closure's place, or the step's own
      * choice */
     uint64_t rate_step;
+    uint64_t seed; /* cox_step_seed */
 
     struct coxi_call call; /* its pointers are valid until the step has returned */
     struct cox_value args[COXI_VALUES_MAX];

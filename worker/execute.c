@@ -19,6 +19,8 @@
 
 #include "common/clock.h"
 #include "common/error.h"
+#include "common/hash.h"
+#include "common/run_place.h"
 #include "common/sync.h"
 #include "worker/batches.h"
 #include "worker/commit.h"
@@ -153,6 +155,20 @@ static int attempt_take(struct coxi_run *run, struct coxi_attempt **ret)
 
 /* ---- running */
 
+/* Sets what a step takes from its closure's place in the run. Its own id and the run's
+ * are not the same in every run, so a closure of deterministic rounds has a place. */
+static void set_place(struct coxi_attempt *attempt, const struct coxi_call *call)
+{
+    uint64_t closure = attempt->head.closure;
+    struct coxi_run_place place;
+    if (!coxi_run_place_read(call->args, call->args_len, &place)) {
+        place.seed = coxi_hash_key(attempt->run->session.run ^ coxi_hash_key(closure));
+        place.step = closure - atomic_load(&attempt->run->first);
+    }
+    attempt->seed = place.seed;
+    attempt->rate_step = place.step;
+}
+
 static void attempt_reset(struct coxi_attempt *attempt, struct coxi_running *running,
                           const struct coxi_closure_head *head,
                           const struct coxi_call *call)
@@ -160,7 +176,7 @@ static void attempt_reset(struct coxi_attempt *attempt, struct coxi_running *run
     attempt->running = running;
     attempt->layouts = running->layouts;
     attempt->head = *head;
-    attempt->rate_step = head->closure - atomic_load(&attempt->run->first);
+    set_place(attempt, call);
     attempt->call = *call;
     attempt->weight = 1;
     attempt->args_ready = false;

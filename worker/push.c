@@ -55,8 +55,7 @@ struct update {
 static uint64_t draw_of(const struct coxi_attempt *attempt,
                         const struct coxi_variable *v)
 {
-    uint64_t draw = coxi_hash_key(attempt->run->session.run ^ attempt->head.closure);
-    return coxi_hash_key(draw ^ ((uint64_t)v->id << 32 | attempt->n_pushes));
+    return coxi_hash_key(attempt->seed ^ ((uint64_t)v->id << 32 | attempt->n_pushes));
 }
 
 static struct update update_of(const struct coxi_attempt *attempt,

@@ -117,22 +117,29 @@ int coxi_step_arguments(struct coxi_attempt *attempt)
     return r;
 }
 
-const struct cox_value *coxi_step_task(struct coxi_attempt *attempt)
+/* The argument that steps do not see, which comes first; NULL: there is none. */
+static const struct cox_value *hidden_argument(struct coxi_attempt *attempt)
 {
     if (!attempt->args_ready) {
         /* This succeeds, because the client packed them and a damaged frame does not
          * come this far. */
         (void)unpack_arguments(attempt);
     }
-    bool has =
-        attempt->n_args > 0 && strcmp(attempt->args[0].name, COXI_TASK_ARGUMENT) == 0;
+    bool has = attempt->n_args > 0 && attempt->args[0].name[0] == COXI_RESERVED;
     return has ? &attempt->args[0] : NULL;
+}
+
+const struct cox_value *coxi_step_task(struct coxi_attempt *attempt)
+{
+    const struct cox_value *hidden = hidden_argument(attempt);
+    bool has = hidden != NULL && strcmp(hidden->name, COXI_TASK_ARGUMENT) == 0;
+    return has ? hidden : NULL;
 }
 
 static size_t api_arguments(struct cox_step *step, const struct cox_value **ret)
 {
     struct coxi_attempt *attempt = (struct coxi_attempt *)step;
-    size_t hidden = coxi_step_task(attempt) != NULL;
+    size_t hidden = hidden_argument(attempt) != NULL;
     *ret = attempt->args + hidden;
     return attempt->n_args - hidden;
 }
@@ -155,9 +162,11 @@ static int api_batch(struct cox_step *step, struct cox_batch *ret)
 static uint64_t api_seed(struct cox_step *step)
 {
     struct coxi_attempt *attempt = (struct coxi_attempt *)step;
+    if (attempt->making == NULL) {
+        return attempt->seed;
+    }
     /* For a resource: a number that no closure has. */
-    uint64_t number = attempt->making != NULL ? UINT64_MAX - attempt->head.attempt
-                                              : attempt->head.closure;
+    uint64_t number = UINT64_MAX - attempt->head.attempt;
     return coxi_hash_key(attempt->run->session.run ^ coxi_hash_key(number));
 }
 

@@ -95,17 +95,19 @@ static int ask_until(struct coxi_psc *psc, const struct coxi_message *message,
     return coxi_psc_call(psc, message, &request, COXI_STATUS, NULL, NULL);
 }
 
-static int claim_once(struct cox_coordinator *c, struct coxi_psc *psc, uint64_t end_ms)
+static int claim_once(struct cox_coordinator *c, struct coxi_psc *psc, uint64_t leaves,
+                      uint64_t end_ms)
 {
-    struct coxi_message claim = {.kind = COXI_CLAIM, .claim = c->session};
+    struct coxi_message claim = {.kind = COXI_CLAIM, .claim = {c->session, leaves}};
     return ask_until(psc, &claim, end_ms);
 }
 
-int coxi_ps_claim(struct cox_coordinator *c, struct coxi_psc *psc, uint64_t end_ms)
+int coxi_ps_claim(struct cox_coordinator *c, struct coxi_psc *psc, uint64_t leaves,
+                  uint64_t end_ms)
 {
     char text[COXI_TEXT_MAX];
     int r;
-    while ((r = claim_once(c, psc, end_ms)) == COX_EAGAIN) {
+    while ((r = claim_once(c, psc, leaves, end_ms)) == COX_EAGAIN) {
         uint64_t now = coxi_now_ms();
         (void)snprintf(text, sizeof(text), "%.400s", coxi_error_text());
         if (now >= end_ms) {

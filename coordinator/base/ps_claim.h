@@ -18,9 +18,11 @@ void coxi_ps_lost(struct cox_coordinator *c, uint32_t ps, const char *text);
  * been heard of since we came, the client may have vanished with its host. Then asks
  * again until `end_ms`, because a ps notices a vanished client only after its
  * --peer-timeout-ms. COX_EBUSY: the other client is alive, or the time was too short;
- * COX_EFENCED; the error that has ended the run or the ps meanwhile.
+ * COX_EFENCED; the error that has ended the run or the ps meanwhile. A ps whose
+ * incarnation is `leaves` begins another one, and is empty then; 0: no.
  */
-int coxi_ps_claim(struct cox_coordinator *c, struct coxi_psc *psc, uint64_t end_ms);
+int coxi_ps_claim(struct cox_coordinator *c, struct coxi_psc *psc, uint64_t leaves,
+                  uint64_t end_ms);
 
 /*
  * Checks that a claimed ps sees the client's checkpoint directory: the ps opens a file

@@ -45,6 +45,9 @@ struct coxi_ps_set {
     atomic_bool recovers;  /* a lost ps may come back */
     atomic_bool under_way; /* some ps is not UP; written with `lock` */
     atomic_bool any_lost;  /* some ps is LOST; written with `lock` */
+    /* What is done again after a loss must be as it was the first time. So the others
+     * are set back with a ps that is lost: there are deterministic rounds. */
+    atomic_bool sets_all_back;
 
     /* guards the fields below; comes after c->lock and before the replay log's lock */
     struct coxi_mutex lock;

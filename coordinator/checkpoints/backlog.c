@@ -286,7 +286,9 @@ static int describe_round(struct collection *all, const struct coxi_round *round
         .number = round->number,
         .staleness = round->rounds->spec.staleness,
         .reduce = round->rounds->spec.reduce,
-        .decided = round->decided,
+        .flags =
+            (round->decided ? COXI_BACKLOG_DECIDED : 0U) |
+            (round->rounds->spec.deterministic != 0 ? COXI_BACKLOG_DETERMINISTIC : 0U),
     };
     head->function = COXI_BACKLOG_ROUND;
     head->args_at = all->args.len;
@@ -380,6 +382,8 @@ static int collect(struct cox_coordinator *c, void *arg)
     coxi_dispatch_go_on(c);
     all->manifest->progress = c->closures->progress;
     all->manifest->progress.closure = coxi_rounds_whole(c, highest(c, all->manifest));
+    all->manifest->next_place =
+        coxi_rounds_next_place(c, all->manifest->progress.closure);
     int r = check_run(c);
     if (r == 0) {
         r = check_losses(c, all->mark);

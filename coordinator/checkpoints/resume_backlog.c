@@ -166,6 +166,7 @@ static void note_needed(struct coxi_resumed *resumed)
 struct holding {
     struct coxi_resumed *resumed; /* NULL: there is no backlog */
     uint64_t next_id;
+    uint64_t next_place;
     size_t n_calls;
     size_t n_rounds;
 };
@@ -220,6 +221,7 @@ static int hold(struct cox_coordinator *c, void *arg)
     size_t first_input = 0;
     int r = 0;
     c->saving.resumed = resumed;
+    c->closures->rounds.listed_place = holding->next_place;
     coxi_window_fini(&c->closures->unsettled);
     coxi_window_init(&c->closures->unsettled, first_id(backlog, holding->next_id),
                      COXI_WINDOW);
@@ -243,6 +245,7 @@ static int hold(struct cox_coordinator *c, void *arg)
     coxi_lock(&c->lock);
     atomic_store(&c->closures->gate, resumed != NULL ? &coxi_resume_gate : NULL);
     c->ids.next = holding->next_id;
+    c->closures->rounds.next_place = holding->next_place;
     c->ids.before_unsettled = resumed != NULL && resumed->n_names > 0;
     c->ids.first_unsettled = c->closures->unsettled.count > 0
                                  ? c->closures->unsettled.first
@@ -424,7 +427,8 @@ int coxi_resume_backlog(struct cox_coordinator *c,
                         const struct coxi_checkpoint *checkpoint, uint64_t watermark)
 {
     const struct coxi_manifest *m = checkpoint->manifest;
-    struct holding holding = {.next_id = m->progress.closure + 1};
+    struct holding holding = {.next_id = m->progress.closure + 1,
+                              .next_place = m->next_place};
     struct coxi_backlog_file *file = NULL;
     char path[PATH_MAX];
     int r = 0;

@@ -79,8 +79,10 @@ int coxi_resume_hold_round(struct coxi_resumed *resumed, size_t i)
     struct cox_rounds *rounds = NULL;
     struct coxi_round *round = NULL;
     memcpy(&what, args, sizeof(what));
-    const struct cox_rounds_spec spec = {.staleness = (uint32_t)what.staleness,
-                                         .reduce = (uint32_t)what.reduce};
+    const struct cox_rounds_spec spec = {
+        .staleness = (uint32_t)what.staleness,
+        .reduce = (uint32_t)what.reduce,
+        .deterministic = (what.flags & COXI_BACKLOG_DETERMINISTIC) != 0};
     int r = coxi_rounds_inherit(c, what.sequence, &spec, &rounds);
     if (r == 0 && rounds->last != NULL && what.number <= rounds->last->number) {
         r = coxi_error(COX_EFORMAT,
@@ -94,7 +96,7 @@ int coxi_resume_hold_round(struct coxi_resumed *resumed, size_t i)
     struct coxi_closure *end = round->end;
     round->number = what.number;
     round->first = what.first;
-    round->decided = what.decided != 0;
+    round->decided = (what.flags & COXI_BACKLOG_DECIDED) != 0;
     end->future.id = coxi_closure_id(head->closure);
     end->older.inherited = true;
     r = coxi_window_put(&c->closures->unsettled, head->closure, end);

@@ -35,6 +35,7 @@
 #include "coordinator/base/ps_set.h"
 #include "coordinator/checkpoints/backlog.h"
 #include "coordinator/checkpoints/trigger.h"
+#include "coordinator/closures/round.h"
 #include "coordinator/recovery/recovery.h"
 #include "coordinator/variables/registry.h"
 #include "net/ps_client.h"
@@ -205,6 +206,7 @@ static int write_checkpoint(struct cox_coordinator *c, const char *temporary,
     if (r == 0) {
         r = coxi_backlog_collect(c, temporary, mark, manifest);
     }
+    coxi_rounds_go_on(c);
     if (r == 0) {
         settle_base(manifest);
         describe(c, manifest);
@@ -353,6 +355,17 @@ static int save(struct cox_coordinator *c, const struct cox_checkpoint_options *
     return r;
 }
 
+/* The same, between deterministic rounds. */
+static int save_between_rounds(struct cox_coordinator *c,
+                               const struct cox_checkpoint_options *options,
+                               uint64_t *ret_number)
+{
+    int r = coxi_rounds_pause(c);
+    r = r == 0 ? save(c, options, ret_number) : r;
+    coxi_rounds_go_on(c);
+    return r;
+}
+
 /* True if the checkpoint was given up because a variable was created or a ps was lost
  * meanwhile: it is tried again, once every ps is back. */
 static bool is_given_up(struct cox_coordinator *c, int *code)
@@ -417,7 +430,7 @@ int coxi_save_checkpoint(struct cox_coordinator *c,
     coxi_call_why(c, "%s", "");
     coxi_disk_give_up_when(&c->saving.leaves_disk);
     do {
-        r = save(c, options, ret_number);
+        r = save_between_rounds(c, options, ret_number);
     } while (is_given_up(c, &r));
     coxi_disk_give_up_when(NULL);
     tell(c, r, begun_ms);

@@ -19,6 +19,7 @@
  *   round_order.c   which rounds wait for others
  *   round_decide.c  which members are staged; deciding, failing
  *   round_end.c     the end on its way to the ps, and in a replay
+ *   round_pause.c    checkpoints between deterministic rounds
  *   rounds.c        sequences of rounds, scheduling them
  *
  * Loop, unless noted otherwise.
@@ -50,8 +51,10 @@ struct coxi_member {
 struct coxi_round {
     struct cox_rounds *rounds; /* its sequence */
     uint64_t number;           /* in the sequence, from 0 on */
-    struct coxi_closure *end;  /* owns the round; members have references to it */
-    uint64_t first;            /* id of the first member; the end has first + n */
+    /* of its first member among all of deterministic rounds and their ends */
+    uint64_t place;
+    struct coxi_closure *end; /* owns the round; members have references to it */
+    uint64_t first;           /* id of the first member; the end has first + n */
     uint32_t n;
     uint32_t needed; /* members with which it is complete */
     bool mean;       /* otherwise the sum of the gradients */
@@ -185,6 +188,20 @@ bool coxi_round_is_on(const struct coxi_closure *end, uint32_t p);
 int coxi_round_repeat(struct cox_coordinator *c, const struct coxi_closure *end,
                       uint32_t p);
 
+/* ---- deterministic rounds (round_pause.c) */
+
+/*
+ * _pause waits until no end of a deterministic round is on its way, and lets none be sent
+ * until _go_on: a checkpoint of that time has the same rounds on all ps. Returns the
+ * error of a run that ends meanwhile; call _go_on in any case. One thread at a time, not
+ * the loop's.
+ */
+int coxi_rounds_pause(struct cox_coordinator *c);
+void coxi_rounds_go_on(struct cox_coordinator *c);
+
+/* True if the end of the round must wait for _go_on. Loop. */
+bool coxi_round_is_paused(const struct coxi_round *round);
+
 /* ---- sequences (rounds.c) */
 
 /* The sequence with that id, which an older client has left; made if it is new.
@@ -198,5 +215,9 @@ void coxi_rounds_free_all(struct coxi_rounds_state *state);
 /* Raises an id to the end of the open round in which it lies: a backlog has whole
  * rounds. Loop. */
 uint64_t coxi_rounds_whole(struct cox_coordinator *c, uint64_t id);
+
+/* The place of the first deterministic round above an id that _whole has returned: where
+ * a program goes on that resumes from there. Loop. */
+uint64_t coxi_rounds_next_place(struct cox_coordinator *c, uint64_t id);
 
 #endif

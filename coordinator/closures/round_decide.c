@@ -242,6 +242,7 @@ static void send_first(struct coxi_round *round)
     coxi_closure_set(end, COXI_VOIDING);
     c->closures->n_voiding++;
     round->sent = true;
+    atomic_fetch_add(&c->closures->rounds.n_sent, round->rounds->spec.deterministic);
     int r = log_all(round);
     if (r != 0) {
         coxi_fatal(c, r, coxi_error_text());
@@ -319,7 +320,7 @@ static bool look_at_sent(struct coxi_round *round)
 /* Decides, if enough members are staged, and sends the end. */
 static bool look_at_members(struct coxi_round *round)
 {
-    if (coxi_ps_recovering(round->rounds->c)) {
+    if (coxi_ps_recovering(round->rounds->c) || coxi_round_is_paused(round)) {
         return false;
     }
     if (!round->decided) {
@@ -334,7 +335,7 @@ static bool look_at_members(struct coxi_round *round)
 }
 
 /* Does what can be done for the round now; false: it must be looked at again when all
- * ps are up. */
+ * ps are up, and rounds are not paused. */
 static bool look(struct coxi_round *round)
 {
     const struct coxi_closure *end = round->end;

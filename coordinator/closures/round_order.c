@@ -38,6 +38,9 @@ static void list(struct coxi_round *round)
     struct cox_rounds *rounds = round->rounds;
     struct coxi_rounds_state *state = &rounds->c->closures->rounds;
     round->listed = true;
+    if (rounds->spec.deterministic != 0 && !rounds->inherited) {
+        state->listed_place = round->place + round->n + 1;
+    }
     round->prev = rounds->last;
     if (rounds->last != NULL) {
         rounds->last->next = round;
@@ -93,6 +96,9 @@ void coxi_round_unlist(struct coxi_round *round)
     struct cox_coordinator *c = rounds->c;
     struct coxi_rounds_state *state = &c->closures->rounds;
     round->over = true;
+    if (round->sent) {
+        atomic_fetch_sub(&state->n_sent, rounds->spec.deterministic);
+    }
     *(round->prev != NULL ? &round->prev->next : &rounds->first) = round->next;
     *(round->next != NULL ? &round->next->prev : &rounds->last) = round->prev;
     state->n_open--;

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 
 #include "common/error.h"
+#include "common/hash.h"
+#include "common/run_place.h"
 #include "common/structs.h"
 #include "common/sync.h"
 #include "coordinator/closures/callback.h"
@@ -14,6 +16,25 @@
 #include "coordinator/workers/module.h"
 
 /* ---- sequences */
+
+static int check_deterministic(const struct cox_rounds_spec *spec)
+{
+    if (spec->deterministic > 1) {
+        return coxi_error(COX_EINVAL, "deterministic is 0 or 1, not %u",
+                          spec->deterministic);
+    }
+    if (spec->deterministic != 0 && spec->staleness != 0) {
+        return coxi_error(COX_EINVAL,
+                          "deterministic rounds need staleness 0: with a bound above 0 "
+                          "it depends on the time which rounds a step sees");
+    }
+    if (spec->deterministic != 0 && spec->backups != 0) {
+        return coxi_error(
+            COX_EINVAL, "deterministic rounds have no backups: it depends on the time "
+                        "which closures would be left out");
+    }
+    return 0;
+}
 
 static int check_spec(const struct cox_rounds_spec *spec)
 {
@@ -29,7 +50,7 @@ static int check_spec(const struct cox_rounds_spec *spec)
     if (spec->reduce > COX_REDUCE_SUM) {
         return coxi_error(COX_EINVAL, "%u is no enum cox_reduce", spec->reduce);
     }
-    return 0;
+    return check_deterministic(spec);
 }
 
 static void put(struct cox_rounds *rounds) COXI_REQUIRES(rounds->c->lock)
@@ -37,6 +58,9 @@ static void put(struct cox_rounds *rounds) COXI_REQUIRES(rounds->c->lock)
     struct coxi_rounds_state *state = &rounds->c->closures->rounds;
     rounds->next = state->sequences;
     state->sequences = rounds;
+    if (rounds->spec.deterministic != 0) {
+        atomic_store(&rounds->c->ps.sets_all_back, true);
+    }
 }
 
 int cox_rounds_create(struct cox_coordinator *c, const struct cox_rounds_spec *spec,
@@ -103,6 +127,21 @@ uint64_t coxi_rounds_whole(struct cox_coordinator *c, uint64_t id)
     return id;
 }
 
+uint64_t coxi_rounds_next_place(struct cox_coordinator *c, uint64_t id)
+{
+    uint64_t next = c->closures->rounds.listed_place;
+    coxi_lock(&c->lock);
+    const struct cox_rounds *rounds = c->closures->rounds.sequences;
+    coxi_unlock(&c->lock);
+    for (; rounds != NULL; rounds = rounds->next) {
+        for (const struct coxi_round *round = rounds->first;
+             round != NULL && rounds->spec.deterministic != 0; round = round->next) {
+            next = round->first > id && round->place < next ? round->place : next;
+        }
+    }
+    return next;
+}
+
 /* ---- rounds */
 
 /* The function of ends, for texts. */
@@ -159,11 +198,13 @@ struct scheduling {
 /* Makes the members. */
 static int make(struct scheduling *s, const struct cox_round_call *calls, size_t n)
 {
+    const struct cox_rounds *rounds = s->round->rounds;
     int r = 0;
     for (size_t i = 0; r == 0 && i < n; i++) {
         struct coxi_closure *closure;
-        r = coxi_schedule_make(s->round->rounds->c, calls[i].function, calls[i].call,
-                               s->futures != NULL, &closure);
+        r = (rounds->spec.deterministic != 0 ? coxi_schedule_make_placed
+                                             : coxi_schedule_make)(
+            rounds->c, calls[i].function, calls[i].call, s->futures != NULL, &closure);
         if (r == 0) {
             coxi_round_join(s->round, closure);
             s->closures[s->n++] = closure;
@@ -212,6 +253,27 @@ static const struct coxi_closure *with_cursor(const struct scheduling *s)
     return s->closures[i];
 }
 
+/* Gives the members of a deterministic round their places. Together with their ids, so
+ * that both rise. */
+static void place(struct cox_coordinator *c, const struct scheduling *s)
+    COXI_REQUIRES(c->lock)
+{
+    struct coxi_rounds_state *state = &c->closures->rounds;
+    uint64_t before = atomic_load(&c->ids.steps_before);
+    if (s->round->rounds->spec.deterministic == 0) {
+        return;
+    }
+    s->round->place = state->next_place;
+    for (uint32_t i = 0; i < s->round->n; i++) {
+        uint64_t at = state->next_place + i;
+        coxi_run_place_write(
+            s->closures[i]->args,
+            &(struct coxi_run_place){coxi_hash_key(c->options.seed ^ coxi_hash_key(at)),
+                                     at + before});
+    }
+    state->next_place += s->round->n + 1;
+}
+
 /* Gives the ids, once there is room. */
 static int enter(const struct scheduling *s)
 {
@@ -224,6 +286,7 @@ static int enter(const struct scheduling *s)
     if (r == 0) {
         s->round->number = rounds->n_scheduled++;
         s->round->first = c->ids.next;
+        place(c, s);
         /* the user's before the loop's: it may free what nobody holds */
         give(s, true);
         alone = coxi_schedule_enter(c, s->closures, s->n);

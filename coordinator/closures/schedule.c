@@ -10,9 +10,11 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/dtype.h"
 #include "common/error.h"
+#include "common/run_place.h"
 #include "common/sync.h"
 #include "coordinator/base/alive.h"
 #include "coordinator/base/packing.h"
@@ -416,6 +418,44 @@ int coxi_schedule_make(struct cox_coordinator *c, struct cox_function *function,
 {
     struct scheduled what;
     int r = describe(c, function, call, held, &what);
+    return r == 0 ? closure_new(c, &what, ret) : r;
+}
+
+/* Checks a call of a deterministic round. */
+static int check_placed(const struct cox_call *known)
+{
+    if (known->keep) {
+        return coxi_error(COX_EINVAL,
+                          "a closure of a deterministic round cannot keep its results: "
+                          "if they are lost, they are made again from newer values");
+    }
+    return known->n_args + known->n_inputs < COXI_VALUES_MAX
+               ? 0
+               : coxi_error(COX_ELIMIT,
+                            "a closure of a deterministic round has at most %d "
+                            "arguments and inputs",
+                            COXI_VALUES_MAX - 1);
+}
+
+int coxi_schedule_make_placed(struct cox_coordinator *c, struct cox_function *function,
+                              const struct cox_call *call, bool held,
+                              struct coxi_closure **ret)
+{
+    static const struct coxi_run_place none;
+    struct cox_value values[COXI_VALUES_MAX];
+    struct scheduled what;
+    int r = describe(c, function, call, held, &what);
+    r = r == 0 ? check_placed(&what.known) : r;
+    if (r != 0) {
+        return r;
+    }
+    values[0] = coxi_run_place_value(&none);
+    if (what.known.n_args > 0) {
+        memcpy(&values[1], what.known.args, what.known.n_args * sizeof(*values));
+    }
+    what.known.args = values;
+    what.known.n_args++;
+    r = coxi_values_size(values, what.known.n_args, &what.args_len);
     return r == 0 ? closure_new(c, &what, ret) : r;
 }
 

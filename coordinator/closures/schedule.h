@@ -50,13 +50,17 @@ int coxi_schedule_task(struct cox_coordinator *c, struct cox_function *function,
 
 /*
  * Several closures together, whose ids then follow one another: make each of them
- * (_make; errors of cox_schedule; `held`: the user will hold its future), wait for room
+ * (_make; errors of cox_schedule; `held`: the user will hold its future; _make_placed: of
+ * deterministic rounds, with the place as its first argument), wait for room
  * (_await; without `wait`: COX_EAGAIN), give them to the loop (_enter), and wake it
  * without the lock (_wake, with what _enter has returned).
  */
 int coxi_schedule_make(struct cox_coordinator *c, struct cox_function *function,
                        const struct cox_call *call, bool held,
                        struct coxi_closure **ret);
+int coxi_schedule_make_placed(struct cox_coordinator *c, struct cox_function *function,
+                              const struct cox_call *call, bool held,
+                              struct coxi_closure **ret);
 int coxi_schedule_await(struct cox_coordinator *c, const struct coxi_closure *closure,
                         bool wait) COXI_REQUIRES(c->lock);
 bool coxi_schedule_enter(struct cox_coordinator *c,

@@ -71,6 +71,26 @@ static void begin_absence(struct coxi_recovery *rec, uint32_t p)
     state->lost = true;
 }
 
+/*
+ * Ps p is lost. If all are set back with it, the others count as lost, too: they begin
+ * new incarnations, and are restored from the same checkpoint. Until then they still
+ * answer, which does no harm: what they acknowledge is in the log, and done again.
+ */
+static void set_others_back(struct coxi_recovery *rec, uint32_t p)
+    COXI_REQUIRES(rec->set->lock)
+{
+    uint64_t end_ms = coxi_now_ms() + (uint64_t)rec->c->options.ps_recovery_ms;
+    for (uint32_t q = 0; q < rec->c->ps.n; q++) {
+        struct coxi_recovery_server *server = &rec->servers[q];
+        server->renews = true;
+        if (q != p && !rec->set->states[q].lost) {
+            server->is_set_back = true;
+            server->end_ms = end_ms;
+            rec->set->states[q].lost = true;
+        }
+    }
+}
+
 bool coxi_recovery_lost(struct cox_coordinator *c, const struct coxi_psc *psc,
                         const char *text)
 {
@@ -82,13 +102,18 @@ bool coxi_recovery_lost(struct cox_coordinator *c, const struct coxi_psc *psc,
     uint32_t p = coxi_psc_index(psc);
     if (c->ps.clients[p] == psc &&
         !rec->set->stop) { /* psc is in use: neither an old nor a future client */
-        if (!rec->set->states[p].lost) {
+        bool is_new = !rec->set->states[p].lost;
+        if (is_new || rec->servers[p].is_set_back) {
             coxi_event(c, COX_EVENT_PS_LOST,
                        COXI_OF(.ps = coxi_maybe_of(p), .error = COX_EPSLOST),
                        "ps %u at %.150s is lost: %.250s; it has %d ms to come back", p,
                        coxi_psc_address(psc), text, c->options.ps_recovery_ms);
         }
         begin_absence(rec, p);
+        rec->servers[p].is_set_back = false;
+        if (is_new && atomic_load(&rec->set->sets_all_back)) {
+            set_others_back(rec, p);
+        }
         rec->since_ms = rec->since_ms != 0 ? rec->since_ms : coxi_now_ms();
         atomic_store(&rec->set->any_lost, true);
         rec->set->n_losses++;

@@ -2,7 +2,8 @@
  * Brings back a ps that was lost. The launcher or the user's supervisor starts it
  * again, empty, at the same address or another (cox_ps_address). It is restored from
  * the last checkpoint, and everything since then is replayed
- * (coordinator/base/replay_log.h). The other ps keep what they have.
+ * (coordinator/base/replay_log.h). The other ps keep what they have; but if there are
+ * deterministic rounds, they count as lost, too (ps_set.h, sets_all_back).
  *
  *   UP -> LOST        its connection has ended for good, or it was started again
  *   LOST -> OWED      it is back, claimed, and restored; workers are told

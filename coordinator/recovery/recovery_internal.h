@@ -38,7 +38,9 @@ struct coxi_recovery_return {
 };
 
 struct coxi_recovery_server {
-    bool returns; /* a thread is bringing the ps back */
+    bool returns;     /* a thread is bringing the ps back */
+    bool renews;      /* it begins a new incarnation in any case, even if it kept all */
+    bool is_set_back; /* it is not lost itself: another one is (sets_all_back) */
     /* the ps's new client, or NULL; the tick gives it up */
     struct coxi_psc *returning;
     uint64_t end_ms;                   /* when it must be back (coxi_now_ms) */

@@ -49,10 +49,10 @@ static uint64_t count_moves(struct coxi_recovery *rec)
     return n;
 }
 
-/* Makes a client of ps p that has reached it and claimed it. COX_ETIMEDOUT also if a ps
- * got another address meanwhile. */
-static int reach(struct coxi_recovery *rec, uint32_t p, uint64_t end_ms,
-                 struct coxi_psc **ret)
+/* Makes a client of ps p that has reached it and claimed it; a ps with the incarnation
+ * `leaves` begins another. COX_ETIMEDOUT also if a ps got another address meanwhile. */
+static int reach(struct coxi_recovery *rec, uint32_t p, uint64_t leaves,
+                 uint64_t end_ms, struct coxi_psc **ret)
 {
     struct cox_coordinator *c = rec->c;
     struct coxi_psc *psc = NULL;
@@ -68,7 +68,7 @@ static int reach(struct coxi_recovery *rec, uint32_t p, uint64_t end_ms,
         coxi_call_why(c, "%.380s", coxi_error_text());
     }
     if (r == 0) {
-        r = coxi_ps_claim(c, psc, end_ms);
+        r = coxi_ps_claim(c, psc, leaves, end_ms);
     }
     if (r != 0) {
         let_go(rec, p, psc);
@@ -349,7 +349,8 @@ static int refill(struct coxi_recovery *rec, uint32_t p, struct coxi_psc *psc)
 struct change {
     uint32_t ps;
     struct coxi_psc *psc;
-    bool refilled; /* it is another process, which was empty */
+    bool refilled;    /* it has another incarnation, which was empty */
+    bool is_set_back; /* the ps was not lost itself */
 };
 
 static void say_back(struct coxi_recovery *rec, const struct change *change)
@@ -358,8 +359,9 @@ static void say_back(struct coxi_recovery *rec, const struct change *change)
     const char *name =
         path != NULL && strrchr(path, '/') != NULL ? strrchr(path, '/') + 1 : path;
     coxi_event(rec->c, COX_EVENT_PS_BACK, COXI_OF(.ps = coxi_maybe_of(change->ps)),
-               "ps %u at %.200s is back, %s%.60s", change->ps,
+               "ps %u at %.200s is %s, %s%.60s", change->ps,
                coxi_psc_address(change->psc),
+               change->is_set_back ? "set back with another one" : "back",
                !change->refilled ? "with all that it had"
                : name == NULL    ? "empty: there is no checkpoint yet"
                                  : "restored from ",
@@ -375,14 +377,18 @@ static int exchange(struct coxi_recovery *rec, void *arg)
     rec->set->batch_open = false; /* the ps lacks what came before the batch */
     coxi_lock(&c->lock);
     coxi_lock(&rec->set->lock);
+    struct coxi_recovery_server *server = &rec->servers[change->ps];
     c->ps.clients[change->ps] = change->psc;
-    rec->set->states[change->ps].lost = false;
-    rec->servers[change->ps].back_ms = coxi_now_ms();
-    rec->servers[change->ps].returning = NULL;
+    /* Another was lost meanwhile, and this one has kept what it had: once more. */
+    rec->set->states[change->ps].lost = server->renews && !change->refilled;
+    server->renews = server->renews && !change->refilled;
+    change->is_set_back = server->is_set_back;
+    server->back_ms = coxi_now_ms();
+    server->returning = NULL;
     atomic_store(&rec->set->any_lost, coxi_ps_any_lost(rec->c, false));
     coxi_unlock(&rec->set->lock);
     c->workers->layout_due = true;
-    c->counts.stats.ps_recovered++;
+    c->counts.stats.ps_recovered += !change->is_set_back;
     coxi_unlock(&c->lock);
     return 0;
 }
@@ -401,6 +407,15 @@ static int keep_past(struct coxi_recovery *rec, struct coxi_psc *psc)
     return past != NULL ? 0 : coxi_error_memory("another connection to a ps");
 }
 
+/* The incarnation of which ps p must keep nothing; 0: none. */
+static uint64_t leaves_of(struct coxi_recovery *rec, uint32_t p, struct coxi_psc *old)
+{
+    coxi_lock(&rec->set->lock);
+    bool renews = rec->servers[p].renews;
+    coxi_unlock(&rec->set->lock);
+    return renews ? coxi_psc_incarnation(old) : 0;
+}
+
 static int bring_back(struct coxi_recovery *rec, uint32_t p, uint64_t end_ms)
 {
     struct cox_coordinator *c = rec->c;
@@ -410,7 +425,7 @@ static int bring_back(struct coxi_recovery *rec, uint32_t p, uint64_t end_ms)
         return coxi_error(COX_EPSLOST,
                           "it came back, and was lost again before it was restored");
     }
-    int r = reach(rec, p, end_ms, &psc);
+    int r = reach(rec, p, leaves_of(rec, p, old), end_ms, &psc);
     bool refills = r == 0 && coxi_psc_incarnation(psc) != coxi_psc_incarnation(old);
     if (refills) {
         coxi_call_why(c, "it is being restored");
@@ -423,7 +438,7 @@ static int bring_back(struct coxi_recovery *rec, uint32_t p, uint64_t end_ms)
         let_go(rec, p, psc);
         return r;
     }
-    struct change change = {p, psc, refills};
+    struct change change = {p, psc, refills, false};
     (void)coxi_recovery_on_loop(rec, exchange, &change);
     coxi_psc_retire(old, COX_EPSLOST, "another has taken its place");
     say_back(rec, &change);

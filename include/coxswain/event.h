@@ -54,7 +54,7 @@ enum cox_event_code {
     /* warning: ps. With checkpoint_dir it may come back */
     COX_EVENT_PS_LOST = 1,
     /* info: ps. It was restored from the last checkpoint, or still has all its
-     * values */
+     * values. Also of a ps that was set back with a lost one */
     COX_EVENT_PS_BACK,
     /* warning: ps. The process at its address cannot serve as that ps, at least not
      * yet */

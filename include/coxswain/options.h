@@ -123,8 +123,9 @@ struct cox_options {
 
     /*
      * The seed of initial values, for variables whose initializer has no seed of its
-     * own (cox_initializer). A client that goes on from a checkpoint keeps the first
-     * client's.
+     * own (cox_initializer), and of the steps of deterministic rounds. The variables of
+     * a client that goes on from a checkpoint keep the first client's; for steps, give
+     * the same one again.
      */
     uint64_t seed;
 

@@ -70,6 +70,15 @@ struct cox_rounds_spec {
     uint32_t backups;
 
     uint32_t reduce; /* enum cox_reduce */
+
+    /*
+     * 1: the rounds leave the same bits in every run, for any number of workers and
+     * ps, whichever of workers, ps and client die meanwhile, and however often. Needs
+     * staleness 0 and no backups. After the loss of a ps all ps are set back to the
+     * last checkpoint, and the rounds since then are done again. docs/modes.md says
+     * what else this takes of a program, and what it costs.
+     */
+    uint32_t deterministic;
 };
 #define COX_ROUNDS_SPEC_INIT COX_INIT(cox_rounds_spec)
 
@@ -83,7 +92,7 @@ struct cox_round_call {
  * Makes a sequence of rounds, which lives as long as the coordinator. A program may have
  * several, say one for each group of variables; their rounds do not wait for each other.
  * The first rounds wait for rounds that an older client has left. Any thread.
- * COX_EINVAL, COX_ENOMEM.
+ * COX_EINVAL: also for a combination that cannot be deterministic; COX_ENOMEM.
  */
 COX_API int cox_rounds_create(struct cox_coordinator *c,
                               const struct cox_rounds_spec *spec,
@@ -103,6 +112,9 @@ COX_API int cox_rounds_create(struct cox_coordinator *c,
  * no gradients are applied one after the other, in the order of the closures, before the
  * sums of the gradients. The place of a round in schedules of learning rates is that of
  * the first of its closures that counts.
+ *
+ * Closures of a deterministic sequence may not `keep` their results (COX_EINVAL), and
+ * have one argument or input fewer than others (COX_ELIMIT).
  */
 COX_API int cox_round_schedule(struct cox_rounds *rounds,
                                const struct cox_round_call *calls, size_t n,

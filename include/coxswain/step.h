@@ -150,7 +150,8 @@ static inline const void *cox_step_scalar(struct cox_step *step, const char *nam
 }
 
 /* A number for random generators: the same in every attempt of this closure, another
- * one in other closures. */
+ * one in other closures. In deterministic rounds (round.h) it is the same in every run
+ * with the same cox_options.seed. */
 static inline uint64_t cox_step_seed(struct cox_step *step)
 {
     return step->api->seed(step);

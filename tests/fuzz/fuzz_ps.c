@@ -216,7 +216,7 @@ static void say(struct world *w, enum coxi_message_kind kind)
     w->known.own = &end->session;
     made_init(&made, &w->input, &w->known, kind);
     if (fuzz_below(&w->input, 8) != 7 && kind == COXI_CLAIM) {
-        made.message.claim = end->session; /* nobody may claim for others */
+        made.message.claim.session = end->session; /* nobody may claim for others */
     }
     ask(w, end, &made.message, made.payload, made.payload_len);
     made_fini(&made);
@@ -366,7 +366,7 @@ static void begin(struct world *w)
                                   .name = "",
                                   .local = ""};
     open_end(w, &w->ends[0], &m);
-    m = (struct coxi_message){.kind = COXI_CLAIM, .claim = sessions[0]};
+    m = (struct coxi_message){.kind = COXI_CLAIM, .claim = {.session = sessions[0]}};
     ask(w, &w->ends[0], &m, NULL, 0);
     settle(w, &w->ends[0]);
 }

@@ -94,10 +94,13 @@ static void claim(struct world *w)
 static void give_up(struct world *w)
 {
     struct coxi_session session = any_session(w);
-    if (fuzz_below(&w->input, 2) == 0) {
+    size_t how = fuzz_below(&w->input, 3);
+    if (how == 0) {
         (void)coxi_store_release(w->store, &session);
-    } else {
+    } else if (how == 1) {
         (void)coxi_store_vacate(w->store, &session);
+    } else {
+        (void)coxi_store_renew(w->store, &session, coxi_store_incarnation(w->store));
     }
 }
 

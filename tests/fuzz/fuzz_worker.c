@@ -183,7 +183,8 @@ static void own_ps(struct world *w, const struct coxi_session *session)
                                   .local = ""};
     peer_dial(&w->owner, ps_url + strlen("ipc://"));
     (void)ask_ps(w, &m);
-    int r = ask_ps(w, &(struct coxi_message){.kind = COXI_CLAIM, .claim = *session});
+    int r = ask_ps(
+        w, &(struct coxi_message){.kind = COXI_CLAIM, .claim = {.session = *session}});
     for (size_t i = 0; i < sizeof(variables) / sizeof(*variables); i++) {
         m = (struct coxi_message){.kind = COXI_CREATE};
         m.create =

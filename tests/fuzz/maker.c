@@ -95,9 +95,14 @@ static const struct coxi_variable *any_variable(bench b, size_t i)
 
 /* ---- messages of a client to a ps */
 
-static void make_session(bench b, struct coxi_message *m)
+static void make_claim(bench b, struct coxi_message *m)
 {
-    m->claim = any_session(b); /* also a release */
+    m->claim = (struct coxi_claim){any_session(b), any_incarnation(b)};
+}
+
+static void make_release(bench b, struct coxi_message *m)
+{
+    m->release = any_session(b);
 }
 
 static void make_create(bench b, struct coxi_message *m)
@@ -373,8 +378,8 @@ static void (*const makers[])(bench b, struct coxi_message *m) = {
     [COXI_HELLO] = make_hello,
     [COXI_REFUSE] = make_refuse,
     [COXI_STATUS] = make_status,
-    [COXI_CLAIM] = make_session,
-    [COXI_RELEASE] = make_session,
+    [COXI_CLAIM] = make_claim,
+    [COXI_RELEASE] = make_release,
     [COXI_CREATE] = make_create,
     [COXI_WATERMARK] = make_watermark,
     [COXI_SNAPSHOT] = make_snapshot,

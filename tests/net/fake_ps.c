@@ -63,7 +63,7 @@ static int answer(struct fake_ps *ps, struct coxi_peer *peer,
         coxi_unlock(&ps->lock);
     } else if (message->kind == COXI_CLAIM) {
         answer.kind = COXI_STATUS;
-        answer.status.code = -(int)message->claim.run;
+        answer.status.code = -(int)message->claim.session.run;
         answer.status.message = text;
         (void)snprintf(text, sizeof(text), "the claim says %d", answer.status.code);
     } else {

@@ -191,7 +191,7 @@ TEST(message_refuses_another_first_message_than_a_greeting)
 {
     struct coxi_message message = {.kind = COXI_RECALL};
     assert_greeting(&message, COX_EPROTO, "no greeting");
-    message = (struct coxi_message){.kind = COXI_CLAIM, .claim = {1, 2, 3}};
+    message = (struct coxi_message){.kind = COXI_CLAIM, .claim = {{1, 2, 3}, 0}};
     assert_greeting(&message, COX_EPROTO, "no greeting");
 }
 

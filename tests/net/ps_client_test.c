@@ -323,7 +323,7 @@ TEST(ps_client_calls_and_returns_the_code_and_text_of_the_answer)
     client_open_to(&client, &ps);
     assert_code(0,
                 coxi_psc_call(client.psc, &claim, &request, COXI_STATUS, NULL, NULL));
-    claim.claim.run = 14;
+    claim.claim.session.run = 14;
     assert_code(COX_EBUSY,
                 coxi_psc_call(client.psc, &claim, &request, COXI_STATUS, NULL, NULL));
     assert_error_names("the claim says -14");

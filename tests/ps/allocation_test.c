@@ -113,7 +113,7 @@ static void rig_open(struct rig *rig, bool local_path)
     coxi_mutex_init(&rig->lock);
     coxi_cond_init(&rig->landed);
     struct coxi_psc_request request = {0};
-    struct coxi_message claim = {.kind = COXI_CLAIM, .claim = session};
+    struct coxi_message claim = {.kind = COXI_CLAIM, .claim = {.session = session}};
     assert_code(0, coxi_psc_call(rig->psc, &claim, &request, COXI_STATUS, NULL, NULL));
     create(rig, TABLE, COXI_KIND_TABLE, COLUMNS);
     create(rig, DENSE, COXI_KIND_DENSE, ELEMENTS);

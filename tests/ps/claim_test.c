@@ -39,7 +39,8 @@ static bool is_told_that_it_is_busy(void *arg)
 /* Run 1 claims the ps, and gets it. */
 static void owner_claims(struct caller *owner)
 {
-    const struct coxi_message claim = {.request = 1, .kind = COXI_CLAIM, .claim = run1};
+    const struct coxi_message claim = {
+        .request = 1, .kind = COXI_CLAIM, .claim = {.session = run1}};
     caller_send(owner, &claim, NULL, 0);
     assert_int_equal(0, caller_expect(owner, COXI_STATUS)->status.code);
 }
@@ -83,6 +84,43 @@ TEST(ps_cuts_off_the_peers_of_a_run_whose_place_was_taken)
     caller_close(left);
     caller_close(reads);
     coxi_psc_close(asker.psc);
+    harbour_close(&h);
+}
+
+/* Claims the ps for run 1; if its incarnation is `leaves`, it begins another one. Returns
+ * the incarnation. */
+static uint64_t claim_anew(struct coxi_psc *psc, uint64_t leaves)
+{
+    const struct coxi_message claim = {.kind = COXI_CLAIM, .claim = {run1, leaves}};
+    assert_code(0, harbour_ask(psc, &claim, COXI_STATUS));
+    return coxi_psc_incarnation(psc);
+}
+
+TEST(ps_begins_another_incarnation_once_if_its_client_asks_for_that)
+{
+    struct harbour h;
+    const float ones[2] = {1, 1};
+    float values[2] = {0};
+    harbour_open(&h, harbour_ipc());
+    struct coxi_psc *psc = harbour_dial(&h, COXI_ROLE_CLIENT, &run1);
+    struct coxi_psc *worker = harbour_dial(&h, COXI_ROLE_WORKER, &run1);
+    uint64_t first = claim_anew(psc, 0);
+    assert_int_equal(first, claim_anew(psc, 0));
+    assert_int_equal(0, harbour_create(psc, &run1, 2));
+    assert_int_equal(0, harbour_commit(worker, &run1, first, 2, ones, 2));
+    uint64_t second = claim_anew(psc, first);
+    assert_true(second != first);
+    assert_int_equal(COX_EPSLOST, harbour_commit(worker, &run1, first, 3, ones, 2));
+    assert_int_equal(COX_EPSLOST, harbour_pull(worker, &run1, first, values, 2));
+    assert_int_equal(COX_ENOENT, harbour_pull(worker, &run1, second, values, 2));
+    assert_int_equal(0, harbour_create(psc, &run1, 2));
+    /* the same claim comes once more */
+    assert_int_equal(second, claim_anew(psc, first));
+    assert_int_equal(0, harbour_commit(worker, &run1, second, 2, ones, 2));
+    assert_int_equal(0, harbour_pull(worker, &run1, second, values, 2));
+    assert_true(values[0] == 1 && values[1] == 1);
+    coxi_psc_close(worker);
+    coxi_psc_close(psc);
     harbour_close(&h);
 }
 

@@ -84,7 +84,7 @@ int harbour_ask(struct coxi_psc *psc, const struct coxi_message *message,
 
 int harbour_claim(struct coxi_psc *psc, const struct coxi_session *session)
 {
-    struct coxi_message message = {.kind = COXI_CLAIM, .claim = *session};
+    struct coxi_message message = {.kind = COXI_CLAIM, .claim = {.session = *session}};
     return harbour_ask(psc, &message, COXI_STATUS);
 }
 

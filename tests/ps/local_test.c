@@ -63,7 +63,7 @@ static void create(struct rig *rig)
 {
     struct coxi_psc_request request = {0};
     struct coxi_shard shard = {.count = ELEMENTS};
-    struct coxi_message claim = {.kind = COXI_CLAIM, .claim = session};
+    struct coxi_message claim = {.kind = COXI_CLAIM, .claim = {.session = session}};
     struct coxi_message message = {.kind = COXI_CREATE};
     message.create.session = session;
     message.create.closure = 1;
@@ -230,7 +230,7 @@ TEST(ps_program_keeps_nothing_of_a_client_that_is_killed)
     coxi_test_until(shares_no_more, &rig, "the memory to go with the client");
     client_open(&rig);
     struct coxi_psc_request request = {0};
-    struct coxi_message claim = {.kind = COXI_CLAIM, .claim = session};
+    struct coxi_message claim = {.kind = COXI_CLAIM, .claim = {.session = session}};
     assert_code(0, call(&rig, &claim, &request, COXI_STATUS));
     client_close(&rig);
     rig_close(&rig);

@@ -75,10 +75,12 @@ TEST(ps_lets_no_worker_claim_it)
 {
     struct scene scene;
     scene_open(&scene);
-    assert_refused(&scene, COXI_ROLE_WORKER,
-                   (struct coxi_message){.kind = COXI_CLAIM, .claim = next_one});
-    assert_refused(&scene, COXI_ROLE_WORKER,
-                   (struct coxi_message){.kind = COXI_CLAIM, .claim = run1});
+    assert_refused(
+        &scene, COXI_ROLE_WORKER,
+        (struct coxi_message){.kind = COXI_CLAIM, .claim = {.session = next_one}});
+    assert_refused(
+        &scene, COXI_ROLE_WORKER,
+        (struct coxi_message){.kind = COXI_CLAIM, .claim = {.session = run1}});
     scene_close(&scene);
 }
 
@@ -86,10 +88,12 @@ TEST(ps_lets_no_reader_claim_it)
 {
     struct scene scene;
     scene_open(&scene);
-    assert_refused(&scene, COXI_ROLE_TOOL,
-                   (struct coxi_message){.kind = COXI_CLAIM, .claim = next_one});
-    assert_refused(&scene, COXI_ROLE_TOOL,
-                   (struct coxi_message){.kind = COXI_CLAIM, .claim = run1});
+    assert_refused(
+        &scene, COXI_ROLE_TOOL,
+        (struct coxi_message){.kind = COXI_CLAIM, .claim = {.session = next_one}});
+    assert_refused(
+        &scene, COXI_ROLE_TOOL,
+        (struct coxi_message){.kind = COXI_CLAIM, .claim = {.session = run1}});
     scene_close(&scene);
 }
 
@@ -138,8 +142,9 @@ TEST(ps_takes_no_forged_generation)
 {
     struct scene scene;
     scene_open(&scene);
-    assert_refused(&scene, COXI_ROLE_CLIENT,
-                   (struct coxi_message){.kind = COXI_CLAIM, .claim = next_one});
+    assert_refused(
+        &scene, COXI_ROLE_CLIENT,
+        (struct coxi_message){.kind = COXI_CLAIM, .claim = {.session = next_one}});
     scene_close(&scene);
 }
 

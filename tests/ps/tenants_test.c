@@ -301,7 +301,7 @@ TEST(a_run_s_newcomers_beyond_its_connections_are_refused)
     shared_open(&shared, 2, 0);
     struct caller *first = visit(&shared.a);
     struct caller *second = visit(&shared.a);
-    const struct coxi_message claim = {.kind = COXI_CLAIM, .claim = same};
+    const struct coxi_message claim = {.kind = COXI_CLAIM, .claim = {.session = same}};
     (void)caller_expect(first, COXI_HELLO);
     (void)caller_expect(second, COXI_HELLO);
     for (int i = 0; i < 3; i++) {
@@ -404,7 +404,8 @@ TEST(a_run_whose_key_is_removed_is_shut_out)
     struct shared shared;
     char away[PATH_MAX];
     char path[PATH_MAX];
-    const struct coxi_message claim = {.request = 1, .kind = COXI_CLAIM, .claim = same};
+    const struct coxi_message claim = {
+        .request = 1, .kind = COXI_CLAIM, .claim = {.session = same}};
     shared_open(&shared, 2, 4000);
     struct caller *a = visit(&shared.a);
     (void)caller_expect(a, COXI_HELLO);

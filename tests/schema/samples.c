@@ -84,7 +84,7 @@ static const struct coxi_message samples[] = {
     [COXI_STATUS] = {.status = {.code = -11,
                                 .message = "exists already",
                                 .incarnation = 0x8888888888888888}},
-    [COXI_CLAIM] = {.claim = SESSION},
+    [COXI_CLAIM] = {.claim = {SESSION, 57}},
     [COXI_RELEASE] = {.release = SESSION},
     [COXI_CREATE] = {.create = {SESSION, 41, DENSE_VARIABLE, 58}},
     [COXI_WATERMARK] = {.watermark = {SESSION, 42, 59}},
@@ -207,9 +207,14 @@ static void same_status(message *a, message *b)
                       b->status.n_versions);
 }
 
-static void same_session(message *a, message *b)
+static void same_claim(message *a, message *b)
 {
     ASSERT_SAME_BYTES(a->claim, b->claim);
+}
+
+static void same_release(message *a, message *b)
+{
+    ASSERT_SAME_BYTES(a->release, b->release);
 }
 
 /* Not as bytes: there is padding in it. */
@@ -518,8 +523,8 @@ void assert_same_message(const struct coxi_message *a, const struct coxi_message
         [COXI_HELLO] = same_hello,
         [COXI_REFUSE] = same_refuse,
         [COXI_STATUS] = same_status,
-        [COXI_CLAIM] = same_session,
-        [COXI_RELEASE] = same_session,
+        [COXI_CLAIM] = same_claim,
+        [COXI_RELEASE] = same_release,
         [COXI_CREATE] = same_create,
         [COXI_WATERMARK] = same_watermark,
         [COXI_SNAPSHOT] = same_snapshot,

@@ -226,7 +226,7 @@ TEST(attempt_of_an_older_client_is_fenced)
     (void)rig_counter(&rig, "counter", 0);
     const struct coxi_session newer = {.run = 1, .generation = 2, .token = 10};
     const struct coxi_hello hello = {.role = COXI_ROLE_CLIENT, .session = newer};
-    const struct coxi_message claim = {.kind = COXI_CLAIM, .claim = newer};
+    const struct coxi_message claim = {.kind = COXI_CLAIM, .claim = {.session = newer}};
     struct caller *client = caller_join(rig.addresses[0], &hello);
     caller_send(client, &claim, NULL, 0);
     assert_int_equal(0, caller_expect(client, COXI_STATUS)->status.code);

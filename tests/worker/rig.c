@@ -93,7 +93,8 @@ static void open_ps(struct rig *rig, uint32_t i)
     assert_code(0, coxi_psc_open(&options, &rig->client[i]));
     assert_code(0, coxi_psc_wait(rig->client[i], WAIT_MS));
     rig->incarnations[i] = coxi_psc_incarnation(rig->client[i]);
-    struct coxi_message claim = {.kind = COXI_CLAIM, .claim = rig->session};
+    struct coxi_message claim = {.kind = COXI_CLAIM,
+                                 .claim = {.session = rig->session}};
     ask(rig->client[i], &claim);
 }
 
