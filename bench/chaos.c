@@ -93,6 +93,13 @@ static json_t *result_json(const struct chaos_result *result, int64_t n_ps)
         "wrong_rows", (json_int_t)result->wrong_rows, "again", (int)result->again);
 }
 
+static void add_checksum(const struct chaos_result *result, json_t *to)
+{
+    char text[32];
+    (void)snprintf(text, sizeof(text), "%016llx", (unsigned long long)result->checksum);
+    (void)json_object_set_new(to, "checksum", json_string(text));
+}
+
 static void add_records(const struct chaos_result *result, json_t *to)
 {
     (void)json_object_set_new(to, "records",
@@ -136,6 +143,9 @@ static int report(struct chaos *chaos)
     json_t *storm = storm_json(chaos, crashes);
     if (config->dataset) {
         add_records(&client->result, storm);
+    }
+    if (config->deterministic) {
+        add_checksum(&client->result, storm);
     }
     (void)json_object_set_new(storm, "seconds", json_real(seconds));
     (void)json_object_set_new(storm, "seed", json_integer((json_int_t)config->seed));

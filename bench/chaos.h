@@ -22,6 +22,7 @@ enum chaos_plan {
     CHAOS_FADES,       /* 1: it updates the table that drops old rows */
     CHAOS_ROUND_PS,    /* in a round: the number of ps; otherwise 0 */
     CHAOS_ROUND_LEAST, /* in a round: the least that it must see of earlier rounds */
+    CHAOS_LEARNS,      /* 1: it trains the model of --deterministic */
     CHAOS_PLAN,
 };
 
@@ -47,6 +48,20 @@ enum { CHAOS_FADING_KEYS = 31, CHAOS_FADING_AGE = 400 };
  * these variables, CHAOS_ROUNDS "0" and so on; SGD with rate 1 adds 1. */
 #define CHAOS_ROUNDS "rounds-"
 enum { CHAOS_ROUND_MAX = 64 }; /* steps */
+
+/*
+ * With --deterministic: a dense variable with a part on each ps, and a table. Each
+ * gradient depends on the step's seed and on everything that the step pulls, so values
+ * that another run does not have change the bits of all that follows.
+ */
+#define CHAOS_EXACT      "exact"
+#define CHAOS_EXACT_ROWS "exact-rows"
+enum {
+    CHAOS_EXACT_WEIGHTS = 64,
+    CHAOS_EXACT_KEYS = 64,
+    CHAOS_EXACT_DIM = 4,
+    CHAOS_EXACT_LISTED = 8, /* rows of a step */
+};
 
 /* With --dataset: the record of key i adds 1 to row i of this table. */
 #define CHAOS_VISITED "visited"

@@ -63,6 +63,7 @@ static void take_result(struct chaos *chaos, const char *output)
     }
     free(text);
     const char *error = json_string_value(json_object_get(object, "error"));
+    const char *checksum = json_string_value(json_object_get(object, "checksum"));
     coxi_lock(&client->lock);
     result->n_scheduled = (uint64_t)number_of(object, "steps");
     result->n_checkpoints = (uint64_t)number_of(object, "checkpoints");
@@ -74,6 +75,7 @@ static void take_result(struct chaos *chaos, const char *output)
     result->stats.commits_duplicate = (uint64_t)number_of(object, "duplicates_refused");
     result->stats.ps_recovered = (uint64_t)number_of(object, "ps_recovered");
     result->wrong_rows = number_of(object, "wrong_rows");
+    result->checksum = checksum != NULL ? strtoull(checksum, NULL, 16) : 0;
     result->n_records = (uint64_t)number_of(object, "records");
     result->n_tasks = (uint64_t)number_of(object, "tasks");
     result->n_task_retries = (uint64_t)number_of(object, "task_retries");

@@ -83,6 +83,7 @@ static int open_cluster(struct chaos_client *client)
     struct cox_cluster *cluster = NULL;
     chaos_client_doing(client, "opening the cluster");
     o.log_dir = client->log_dir;
+    o.seed = (uint64_t)config->seed;
     o.queue_max = (uint32_t)config->in_flight;
     o.worker_slots = (uint32_t)config->slots;
     o.min_workers = config->client ? 1 : (uint32_t)config->workers;

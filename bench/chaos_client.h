@@ -24,6 +24,7 @@ struct chaos_result {
     struct cox_progress progress;
     int64_t expected[CHAOS_PS_MAX];
     int64_t found[CHAOS_PS_MAX];
+    uint64_t checksum;  /* with --deterministic */
     int64_t wrong_rows; /* rows of both tables that differ from what they must be */
     /* with --dataset: its progress at the end */
     uint64_t n_records;
@@ -45,6 +46,8 @@ struct chaos_client {
     struct cox_coordinator *c;
     struct cox_function *function;
     struct cox_variable *counters[CHAOS_PS_MAX];
+    struct cox_variable *exact; /* with --deterministic; and the table */
+    struct cox_table *exact_rows;
     struct cox_table *rows;
     struct cox_table *fading; /* with --evict */
     struct chaos_writes *writes;

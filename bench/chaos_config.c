@@ -108,6 +108,9 @@ static const struct coxi_option options[] = {
          "one "
          "after the other; ssp:K: rounds run up to K rounds ahead; any: as far as they "
          "like"),
+    SWITCH("deterministic", deterministic,
+           "with --mode sync: deterministic rounds; the checksum of what they train is "
+           "the same in each run with this --seed, --steps and --round-size"),
     NUMBER("round-size", round_size, 1, CHAOS_ROUND_MAX, "4", "steps of a round"),
     SWITCH("dataset", dataset,
            "steps take the records of a data set, each of which adds 1 to a row of its "
@@ -203,6 +206,10 @@ static int take_mode(struct chaos_config *config)
         config->steps += config->round_size - 1;
         config->steps -= config->steps % config->round_size;
     }
+    if (config->deterministic && (strcmp(mode, "sync") != 0 || config->keep)) {
+        return coxi_error(COX_EINVAL, "--deterministic needs --mode sync, and goes "
+                                      "without --keep");
+    }
     return config->rounds && config->dataset
                ? coxi_error(COX_EINVAL, "--dataset goes without rounds (--mode)")
                : 0;
@@ -246,7 +253,7 @@ int chaos_config_complete(struct chaos_config *config, bool has_program)
     config->speculate = config->speculate || all;
     config->resources = config->resources || (all && !config->dataset);
     config->evict = config->evict || (all && !config->dataset);
-    config->keep = config->keep || (all && !config->dataset);
+    config->keep = config->keep || (all && !config->dataset && !config->deterministic);
     config->results = config->results || config->keep;
     return r;
 }

@@ -44,6 +44,7 @@ struct chaos_config {
     int64_t round_size;
     bool rounds;        /* by `mode` */
     uint32_t staleness; /* the same */
+    bool deterministic;
     bool dataset;
     bool shuffle;
     bool segments;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "bench/chaos_client.h"
+#include "bench/chaos_exact.h"
 
 struct chaos_rounds {
     struct cox_rounds *rounds;
@@ -27,6 +28,7 @@ static int create(struct chaos_client *client, struct chaos_rounds *rounds)
     int r = 0;
     spec.staleness = client->config->staleness;
     spec.reduce = COX_REDUCE_SUM;
+    spec.deterministic = client->config->deterministic;
     for (int64_t i = 0; r == 0 && i < client->config->ps; i++) {
         char name[32];
         struct cox_variable_spec sum = COX_VARIABLE_SPEC_INIT;
@@ -39,6 +41,7 @@ static int create(struct chaos_client *client, struct chaos_rounds *rounds)
         sum.optimizer.learning_rate = 1;
         r = cox_variable_create(client->c, &sum, &rounds->sums[i]);
     }
+    r = r != 0 ? r : chaos_exact_create(client);
     return r != 0 ? r : cox_rounds_create(client->c, &spec, &rounds->rounds);
 }
 
@@ -66,6 +69,7 @@ void chaos_rounds_plan(const struct chaos_client *client, uint64_t number,
     uint64_t round = number / chaos_rounds_size(client);
     bool bound = config->staleness != COX_STALENESS_ANY && round > config->staleness;
     plan[CHAOS_ROUND_PS] = config->rounds ? config->ps : 0;
+    plan[CHAOS_LEARNS] = config->deterministic;
     plan[CHAOS_ROUND_LEAST] =
         bound ? (int64_t)((round - config->staleness) * chaos_rounds_size(client)) : 0;
 }
@@ -85,6 +89,9 @@ int chaos_rounds_schedule(struct chaos_client *client, struct cox_call *const *c
 
 void chaos_rounds_check(struct chaos_client *client)
 {
+    if (client->config->deterministic) {
+        chaos_exact_sum(client);
+    }
     for (int64_t i = 0; client->rounds != NULL && i < client->config->ps; i++) {
         float found[2] = {0};
         float expected = (float)client->result.n_scheduled;

@@ -194,6 +194,58 @@ static int add_round(struct cox_step *step, int64_t n_ps, int64_t least)
     return r;
 }
 
+/* With --deterministic: the next number of the step, from 0 to 1. */
+static float draw(uint64_t *state)
+{
+    return (float)coxi_rand_unit(state);
+}
+
+/* Turns pulled values into gradients. */
+static void differentiate(float *values, size_t n, float all, uint64_t *state)
+{
+    for (size_t i = 0; i < n; i++) {
+        values[i] = values[i] * 0.5F + all / 32 - draw(state);
+    }
+}
+
+/* Trains the model of --deterministic. */
+static int learn(struct cox_step *step)
+{
+    enum { NUMBERS = CHAOS_EXACT_LISTED * CHAOS_EXACT_DIM };
+    enum { SHARE = CHAOS_EXACT_KEYS / CHAOS_EXACT_LISTED };
+    uint64_t state = cox_step_seed(step);
+    uint64_t keys[CHAOS_EXACT_LISTED];
+    float dense[CHAOS_EXACT_WEIGHTS];
+    float rows[NUMBERS];
+    float all = 0;
+    struct cox_variable *model;
+    struct cox_variable *table;
+    for (uint64_t i = 0; i < CHAOS_EXACT_LISTED; i++) {
+        keys[i] = i * SHARE + coxi_rand(&state) % SHARE;
+    }
+    int r = cox_step_variable(step, CHAOS_EXACT, &model);
+    r = r != 0 ? r : cox_step_variable(step, CHAOS_EXACT_ROWS, &table);
+    if (r == 0) {
+        const struct cox_pull pulls[] = {
+            {model, cox_rows_all(), dense, 0},
+            {table, cox_rows_listed(keys, CHAOS_EXACT_LISTED), rows, 0}};
+        r = cox_step_pull(step, pulls, 2);
+    }
+    if (r != 0) {
+        return r;
+    }
+    for (size_t i = 0; i < CHAOS_EXACT_WEIGHTS; i++) {
+        all += dense[i] * draw(&state);
+    }
+    for (size_t i = 0; i < NUMBERS; i++) {
+        all += rows[i] * draw(&state);
+    }
+    differentiate(dense, CHAOS_EXACT_WEIGHTS, all, &state);
+    differentiate(rows, NUMBERS, -all, &state);
+    r = cox_step_push(step, model, dense);
+    return r != 0 ? r : cox_step_push_rows(step, table, keys, CHAOS_EXACT_LISTED, rows);
+}
+
 /* Counts as planned, after some time; the first attempt may take longer, or crash. */
 static int count(struct cox_step *step)
 {
@@ -218,6 +270,7 @@ static int count(struct cox_step *step)
     r = r != 0 || of[CHAOS_ROUND_PS] == 0
             ? r
             : add_round(step, of[CHAOS_ROUND_PS], of[CHAOS_ROUND_LEAST]);
+    r = r != 0 || of[CHAOS_LEARNS] == 0 ? r : learn(step);
     r = r != 0 ? r : add(step, of[CHAOS_MASK]);
     r = r != 0 ? r : add_row(step, of[CHAOS_NUMBER]);
     r = r != 0 || of[CHAOS_FADES] == 0 ? r : add_fading(step, of[CHAOS_NUMBER]);

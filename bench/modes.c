@@ -8,6 +8,8 @@
  *   sync        one round after the other, against the same closures without rounds
  *   stale_1, stale_3
  *               the same with a bound of staleness
+ *   deterministic
+ *               rounds that are deterministic, against the same rounds that are not
  *   join, wait, chain
  *               one round after the other, against rounds made by hand: the closures
  *               return their gradients, and a further one takes these futures as inputs
@@ -213,15 +215,21 @@ static void measure(struct bench *bench, const struct bench_measurement *m,
     bench_report(bench, "modes", &cpu);
 }
 
+static struct cox_rounds *rounds_with(const struct stage *stage,
+                                      const struct cox_rounds_spec *spec)
+{
+    struct cox_rounds *rounds;
+    bench_check(cox_rounds_create(stage->c, spec, &rounds), "rounds");
+    return rounds;
+}
+
 static struct cox_rounds *rounds_of(const struct stage *stage, uint32_t staleness,
                                     uint32_t backups)
 {
-    struct cox_rounds *rounds;
     struct cox_rounds_spec spec = COX_ROUNDS_SPEC_INIT;
     spec.staleness = staleness;
     spec.backups = backups;
-    bench_check(cox_rounds_create(stage->c, &spec, &rounds), "rounds");
-    return rounds;
+    return rounds_with(stage, &spec);
 }
 
 static void measure_sync(struct bench *bench, struct stage *stage)
@@ -251,6 +259,19 @@ static void measure_sync(struct bench *bench, struct stage *stage)
         const struct way hand = {stage, hands[i].run, ROUNDS, NULL, NULL};
         measure(bench, &m, hands[i].name, &sync, &hand, MODES_MEMBERS);
     }
+}
+
+static void measure_deterministic(struct bench *bench, struct stage *stage)
+{
+    struct cox_rounds_spec spec = COX_ROUNDS_SPEC_INIT;
+    struct bench_measurement m = {.unit = "1/s",
+                                  .params = "{\"ps\":1,\"workers\":2,\"members\":4}",
+                                  .baseline_name = "rounds that are not deterministic"};
+    struct way sync = {stage, run_rounds, ROUNDS, rounds_of(stage, 0, 0), NULL};
+    struct way way = sync;
+    spec.deterministic = 1;
+    way.rounds = rounds_with(stage, &spec);
+    measure(bench, &m, "deterministic", &way, &sync, MODES_MEMBERS);
 }
 
 static void measure_backups(struct bench *bench, struct stage *two)
@@ -292,6 +313,7 @@ void bench_modes(struct bench *bench)
     struct stage stage;
     stage_open(bench, 2, &stage);
     measure_sync(bench, &stage);
+    measure_deterministic(bench, &stage);
     measure_backups(bench, &stage);
     stage_close(&stage);
 }
