@@ -232,7 +232,8 @@ static void begin_coming(struct coxi_kept *kept)
     coxi_future_ref(&kept->closure->future);
 }
 
-/* The values have come, or will not (`code`): tells the closures that wait for them. */
+/* The values have come, or will not (`code`): tells the closures that wait for them. If
+ * the closure is not settled yet, they wait for that, too, and are told then. */
 static void end_coming(struct coxi_kept *kept, int code, const char *text)
 {
     struct coxi_closure *closure = kept->closure;
@@ -242,7 +243,9 @@ static void end_coming(struct coxi_kept *kept, int code, const char *text)
     kept->code = code;
     free(kept->text);
     kept->text = code != 0 ? strdup(text) : NULL;
-    coxi_inputs_tell(closure);
+    if (coxi_closure_is_over(closure)) {
+        coxi_inputs_tell(closure);
+    }
     coxi_future_unref(&closure->future);
 }
 
@@ -352,6 +355,7 @@ void coxi_kept_void(struct coxi_closure *closure)
         return;
     }
     forget(closure->kept);
+    closure->kept->code = 0;
     coxi_lock(&closure->future.c->lock);
     closure->kept->here = false;
     coxi_unlock(&closure->future.c->lock);
@@ -385,7 +389,9 @@ void coxi_kept_lost(struct coxi_seat *seat)
     while (seat->kept != NULL) {
         struct coxi_kept *kept = seat->kept;
         unlink_kept(kept);
-        if (kept->asked && kept->closure->dependents != NULL) {
+        /* a closure that is not settled yet makes them again when they are needed */
+        if (kept->asked && coxi_closure_is_over(kept->closure) &&
+            kept->closure->dependents != NULL) {
             kept->asked = false;
             try_again(kept);
         } else if (kept->asked) {
