@@ -5,40 +5,12 @@
 #include "common/optimizer.h"
 #include "common/rule.h"
 #include "ps/dense_internal.h"
+#include "tests/common/rules.h"
 #include "tests/ps/rows.h"
 #include "tests/ps/subject.h"
 #include "tests/test.h"
 
 /* ---- numbers that are not finite, and large ones */
-
-/* Each rule, bare. */
-static const struct coxi_optimizer rules[] = {
-    {.kind = COXI_OPTIMIZER_SGD, .learning_rate = 0.1F},
-    {.kind = COXI_OPTIMIZER_ADAGRAD, .learning_rate = 0.1F},
-    {.kind = COXI_OPTIMIZER_MOMENTUM, .learning_rate = 0.1F, .momentum = 0.9F},
-    {.kind = COXI_OPTIMIZER_NESTEROV, .learning_rate = 0.1F, .momentum = 0.9F},
-    {.kind = COXI_OPTIMIZER_ROWWISE_ADAGRAD, .learning_rate = 0.1F},
-    {.kind = COXI_OPTIMIZER_ADADELTA,
-     .learning_rate = 1,
-     .epsilon = 1e-6F,
-     .rho = 0.9F},
-    {.kind = COXI_OPTIMIZER_RMSPROP,
-     .learning_rate = 0.1F,
-     .epsilon = 1e-8F,
-     .rho = 0.99F},
-    {.kind = COXI_OPTIMIZER_ADAM,
-     .learning_rate = 0.1F,
-     .epsilon = 1e-8F,
-     .beta1 = 0.9F,
-     .beta2 = 0.999F},
-    {.kind = COXI_OPTIMIZER_ADAMW,
-     .learning_rate = 0.1F,
-     .epsilon = 1e-8F,
-     .beta1 = 0.9F,
-     .beta2 = 0.999F},
-    {.kind = COXI_OPTIMIZER_FTRL, .learning_rate = 0.1F},
-};
-enum { N_RULES = sizeof(rules) / sizeof(*rules) };
 
 /* Applies the gradients of two steps to a variable of one row of two numbers, which
  * starts at 1. */
@@ -57,8 +29,8 @@ static void after_two(const struct coxi_optimizer *o, const float g[2][2], float
 TEST(a_nan_that_is_applied_stays_in_its_value)
 {
     static const float bad[] = {NAN, INFINITY, -INFINITY};
-    for (size_t rule = 0; rule < N_RULES; rule++) {
-        const struct coxi_optimizer o = rules[rule];
+    for (size_t rule = 0; rule < RULES; rule++) {
+        const struct coxi_optimizer o = each_rule[rule];
         for (size_t i = 0; i < 3; i++) {
             const float g[2][2] = {{bad[i], 1}, {1, 1}};
             float w[2];
@@ -98,8 +70,8 @@ TEST(a_norm_that_is_not_finite_makes_all_nan)
 /* The state stays finite, and so does the value. */
 TEST(a_square_that_overflows_ends_no_value)
 {
-    for (size_t rule = 1; rule < N_RULES; rule++) { /* all but SGD */
-        const struct coxi_optimizer o = rules[rule];
+    for (size_t rule = 1; rule < RULES; rule++) { /* all but SGD */
+        const struct coxi_optimizer o = each_rule[rule];
         const float large[2] = {1e30F, 1e30F};
         float w[2];
         struct subject s;

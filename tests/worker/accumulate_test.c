@@ -2,19 +2,11 @@
 #include <math.h>
 #include <string.h>
 
-#include "common/initializer.h"
-
 #include "tests/worker/counted_commits.h"
 #include "tests/worker/merged.h"
 
 static const float one = 1;
 static const float half = 0.5F;
-
-static void open_rig(struct rig *rig, uint32_t n_ps)
-{
-    rig_open(rig, n_ps, 1, 16);
-    assert_code(0, rig_load(rig, 1, "merge", true));
-}
 
 /* A table and a dense variable of 3 numbers a row, cut over all ps, like `like`. */
 static void create(struct rig *rig, const char *table, const char *dense,
@@ -30,34 +22,20 @@ static void create(struct rig *rig, const char *table, const char *dense,
 
 /* ---- K batches are one */
 
-enum { BATCHES = 4, ROWS = 12 };
-
-/* Batches with rows in common, and rows that are listed twice in one. */
-static const int64_t sizes[BATCHES] = {5, 1, 0, 6};
-static const uint64_t keys[ROWS] = {7, 3, 7, 39, 0, 3, 8, 3, 39, 39, 21, 0};
-
-static const float *gradients(void)
-{
-    static float values[ROWS * 3];
-    uint64_t state = 4;
-    for (size_t i = 0; i < ROWS * 3; i++) {
-        state = state * 6364136223846793005u + 1442695040888963407u;
-        values[i] = (float)((double)(state >> 40) / 0x1p23 - 1);
-    }
-    return values;
-}
+/* Rows that batches have in common, or that are listed twice in one. */
+static const uint64_t keys[MERGED_ROWS] = {7, 3, 7, 39, 0, 3, 8, 3, 39, 39, 21, 0};
 
 /* Pushes the batches as one to `big`, and accumulated to `merged`; asserts that both
  * have the same values. */
 static void assert_same(struct rig *rig, uint64_t closure, const char *big,
                         const char *merged, const float *scale)
 {
-    static const int64_t all[] = {ROWS};
-    float expected[ROWS * 3];
-    float found[ROWS * 3];
-    float scaled[ROWS * 3];
-    for (size_t i = 0; i < ROWS * 3; i++) {
-        scaled[i] = gradients()[i] * (scale != NULL ? *scale : 1);
+    static const int64_t all[] = {MERGED_ROWS};
+    float expected[MERGED_NUMBERS];
+    float found[MERGED_NUMBERS];
+    float scaled[MERGED_NUMBERS];
+    for (size_t i = 0; i < MERGED_NUMBERS; i++) {
+        scaled[i] = merged_gradients()[i] * (scale != NULL ? *scale : 1);
     }
     const struct batches at_once = {.variable = big,
                                     .sizes = all,
@@ -66,19 +44,19 @@ static void assert_same(struct rig *rig, uint64_t closure, const char *big,
                                     .values = scaled,
                                     .width = 3};
     const struct batches parts = {.variable = merged,
-                                  .sizes = sizes,
-                                  .n = BATCHES,
+                                  .sizes = merged_sizes,
+                                  .n = MERGED_BATCHES,
                                   .keys = keys,
-                                  .values = gradients(),
+                                  .values = merged_gradients(),
                                   .width = 3,
                                   .scale = scale};
     (void)merged_run(rig, closure, &at_once, MERGE_PUSH, 0);
     size_t before = atomic_load(&commits.bytes);
     (void)merged_run(rig, closure + 1, &parts, MERGE_ACCUMULATE, 0);
     assert_true(atomic_load(&commits.bytes) - before <= 6 * (8 + 12 + 8));
-    merged_pull(rig, closure + 2, big, keys, ROWS, expected, ROWS * 3);
-    merged_pull(rig, closure + 3, merged, keys, ROWS, found, ROWS * 3);
-    assert_floats(expected, found, ROWS * 3, true);
+    call_pull(rig, closure + 2, big, keys, MERGED_ROWS, expected, MERGED_NUMBERS);
+    call_pull(rig, closure + 3, merged, keys, MERGED_ROWS, found, MERGED_NUMBERS);
+    assert_floats(expected, found, MERGED_NUMBERS, true);
 }
 
 TEST(accumulated_batches_are_one_batch_bit_for_bit)
@@ -86,7 +64,7 @@ TEST(accumulated_batches_are_one_batch_bit_for_bit)
     for (uint32_t n_ps = 1; n_ps <= 3; n_ps += 2) {
         struct rig rig;
         const struct coxi_variable like = dense_of("", 1, 1);
-        open_rig(&rig, n_ps);
+        merged_open(&rig, n_ps);
         create(&rig, "t1", "d1", &like);
         create(&rig, "t2", "d2", &like);
         assert_same(&rig, 1, "t1", "t2", NULL);
@@ -106,7 +84,7 @@ TEST(accumulated_batches_are_one_step_of_the_optimizer)
                                              .epsilon = 1e-8F,
                                              .beta1 = 0.9F,
                                              .beta2 = 0.999F};
-    open_rig(&rig, 1);
+    merged_open(&rig, 1);
     create(&rig, "t1", "d1", &like);
     create(&rig, "t2", "d2", &like);
     for (uint64_t closure = 1; closure < 100; closure += 20) {
@@ -126,7 +104,7 @@ TEST(accumulated_sums_are_rounded_to_the_wire_type_once)
     float found = 0;
     struct coxi_variable table = table_of("t", 1);
     table.wire_dtype = COX_BF16;
-    open_rig(&rig, 1);
+    merged_open(&rig, 1);
     (void)rig_create(&rig, &table, 0, 0);
     const struct batches batches = {.variable = "t",
                                     .sizes = each,
@@ -136,7 +114,7 @@ TEST(accumulated_sums_are_rounded_to_the_wire_type_once)
                                     .width = 1};
     (void)merged_run(&rig, 1, &batches, MERGE_ACCUMULATE, 0);
     assert_int_equal(8 + 8, atomic_load(&commits.bytes));
-    merged_pull(&rig, 2, "t", row, 1, &found, 1);
+    call_pull(&rig, 2, "t", row, 1, &found, 1);
     assert_true(found == -258);
     rig_close(&rig);
 }
@@ -164,7 +142,7 @@ TEST(accumulated_rows_of_all_forms_are_summed_by_row)
         int64_t counts[3];
         size_t n = 0;
         const struct coxi_variable dense = dense_of("d", 3, 1);
-        open_rig(&rig, 2);
+        merged_open(&rig, 2);
         (void)rig_create(&rig, &dense, 0, 2);
         for (size_t i = 0; i < 3; i++) {
             int64_t form = forms[order][i];
@@ -180,7 +158,7 @@ TEST(accumulated_rows_of_all_forms_are_summed_by_row)
                                         .values = values,
                                         .width = 1};
         (void)merged_run(&rig, 1, &batches, MERGE_ACCUMULATE, 0);
-        merged_pull(&rig, 2, "d", NULL, 0, found, 3);
+        call_pull(&rig, 2, "d", NULL, 0, found, 3);
         assert_floats(expected, found, 3, true);
         rig_close(&rig);
     }
@@ -196,7 +174,7 @@ TEST(accumulated_slices_that_follow_each_other_are_sent_without_a_list)
     float found[10];
     struct rig rig;
     const struct coxi_variable dense = dense_of("d", 10, 1);
-    open_rig(&rig, 1);
+    merged_open(&rig, 1);
     (void)rig_create(&rig, &dense, 0, 1);
     const struct batches batches = {.variable = "d",
                                     .sizes = counts,
@@ -207,38 +185,25 @@ TEST(accumulated_slices_that_follow_each_other_are_sent_without_a_list)
                                     .width = 1};
     (void)merged_run(&rig, 1, &batches, MERGE_ACCUMULATE, 0);
     assert_int_equal(4 * sizeof(float), atomic_load(&commits.bytes));
-    merged_pull(&rig, 2, "d", NULL, 0, found, 10);
+    call_pull(&rig, 2, "d", NULL, 0, found, 10);
     assert_floats(expected, found, 10, true);
     rig_close(&rig);
 }
 
 /* ---- when they are pushed */
 
-static const uint64_t row[] = {3, 3};
-static const int64_t each[] = {1, 1};
-static const float ones[] = {1, 1};
-static const struct batches two = {
-    .variable = "t", .sizes = each, .n = 2, .keys = row, .values = ones, .width = 1};
-
-static float value_of(struct rig *rig, uint64_t closure)
-{
-    float found = 0;
-    merged_pull(rig, closure, "t", row, 1, &found, 1);
-    return found;
-}
-
 TEST(flush_pushes_what_is_accumulated_and_the_rest_comes_with_the_return)
 {
     const struct coxi_variable table = table_of("t", 1);
     const int64_t mode = MERGE_ACCUMULATE;
     struct rig rig;
-    open_rig(&rig, 1);
+    merged_open(&rig, 1);
     (void)rig_create(&rig, &table, 0, 0);
-    struct call call = merged_call(&two, &mode);
+    struct call call = merged_call(&merged_two, &mode);
     call_flag(&call, "flush");
     (void)call_run(&rig, 1, "batches", &call, 0);
     assert_int_equal(2, atomic_load(&commits.n)); /* two segments */
-    assert_true(value_of(&rig, 2) == -2);
+    assert_true(merged_value(&rig, 2) == -2);
     rig_close(&rig);
 }
 
@@ -247,29 +212,19 @@ TEST(accumulated_gradients_of_a_step_that_fails_leave_nothing)
     const struct coxi_variable table = table_of("t", 1);
     const int64_t mode = MERGE_ACCUMULATE;
     struct rig rig;
-    open_rig(&rig, 1);
+    merged_open(&rig, 1);
     (void)rig_create(&rig, &table, 0, 0);
-    struct call call = merged_call(&two, &mode);
+    struct call call = merged_call(&merged_two, &mode);
     call_flag(&call, "result");
     (void)call_run(&rig, 1, "batches", &call, COX_ESTEP);
     assert_int_equal(0, atomic_load(&commits.n));
-    (void)merged_run(&rig, 2, &two, MERGE_ACCUMULATE, 0); /* nothing is left over */
-    assert_true(value_of(&rig, 3) == -2);
+    (void)merged_run(&rig, 2, &merged_two, MERGE_ACCUMULATE,
+                     0); /* nothing is left over */
+    assert_true(merged_value(&rig, 3) == -2);
     rig_close(&rig);
 }
 
 /* ---- refused */
-
-static void assert_fails(struct rig *rig, uint64_t closure, const char *step,
-                         const struct call *call, int code, const char *part)
-{
-    const size_t before = atomic_load(&commits.n);
-    const struct rig_done done = call_run(rig, closure, step, call, code);
-    if (strstr(done.result, part) == NULL) {
-        fail_msg("\"%s\" does not name %s", (const char *)done.result, part);
-    }
-    assert_int_equal(before, atomic_load(&commits.n));
-}
 
 TEST(accumulated_sum_that_is_not_finite_is_refused_and_named)
 {
@@ -277,20 +232,20 @@ TEST(accumulated_sum_that_is_not_finite_is_refused_and_named)
     const struct coxi_variable table = table_of("t", 1);
     const int64_t mode = MERGE_ACCUMULATE;
     struct rig rig;
-    open_rig(&rig, 1);
+    merged_open(&rig, 1);
     (void)rig_create(&rig, &table, 0, 0);
-    struct batches batches = two;
+    struct batches batches = merged_two;
     batches.values = values;
     struct call call = merged_call(&batches, &mode);
-    assert_fails(&rig, 1, "batches", &call, COX_ENONFINITE, "table 't', key 3");
+    call_fails(&rig, 1, "batches", &call, COX_ENONFINITE, "table 't', key 3");
     batches.scale = &half; /* the sum is infinite already */
     call = merged_call(&batches, &mode);
-    assert_fails(&rig, 2, "batches", &call, COX_ENONFINITE, "table 't', key 3");
+    call_fails(&rig, 2, "batches", &call, COX_ENONFINITE, "table 't', key 3");
     const float endless = INFINITY;
-    batches = two;
+    batches = merged_two;
     batches.scale = &endless;
     call = merged_call(&batches, &mode);
-    assert_fails(&rig, 3, "batches", &call, COX_ESTEP, "finite number");
+    call_fails(&rig, 3, "batches", &call, COX_ESTEP, "finite number");
     rig_close(&rig);
 }
 
@@ -303,7 +258,7 @@ TEST(accumulating_more_than_the_limit_fails_and_says_what_to_do)
     const struct coxi_variable table = table_of("t", DIM);
     const int64_t mode = MERGE_ACCUMULATE;
     struct rig rig;
-    open_rig(&rig, 1);
+    merged_open(&rig, 1);
     (void)rig_create(&rig, &table, 0, 0);
     for (size_t i = 0; i < N; i++) {
         counts[i] = 1;
@@ -316,8 +271,8 @@ TEST(accumulating_more_than_the_limit_fails_and_says_what_to_do)
                               .values = values,
                               .width = DIM};
     struct call call = merged_call(&batches, &mode);
-    assert_fails(&rig, 1, "batches", &call, COX_ESTEP, "--step-rows-max");
-    assert_fails(&rig, 2, "batches_blindly", &call, COX_ESTEP, "--step-rows-max");
+    call_fails(&rig, 1, "batches", &call, COX_ESTEP, "--step-rows-max");
+    call_fails(&rig, 2, "batches_blindly", &call, COX_ESTEP, "--step-rows-max");
     /* what fits, fits every time; rows that are there already take no more */
     batches.n = N - 2;
     call = merged_call(&batches, &mode);
@@ -341,7 +296,7 @@ TEST(a_flush_makes_room_to_accumulate_again)
     const struct coxi_variable table = table_of("t", DIM);
     const int64_t mode = MERGE_ACCUMULATE;
     struct rig rig;
-    open_rig(&rig, 1);
+    merged_open(&rig, 1);
     (void)rig_create(&rig, &table, 0, 0);
     for (size_t i = 0; i < N; i++) {
         names[i] = i;
@@ -353,37 +308,28 @@ TEST(a_flush_makes_room_to_accumulate_again)
                                     .values = values,
                                     .width = DIM};
     struct call call = merged_call(&batches, &mode);
-    assert_fails(&rig, 1, "batches", &call, COX_ESTEP, "--step-rows-max");
+    call_fails(&rig, 1, "batches", &call, COX_ESTEP, "--step-rows-max");
     call_flag(&call, "flush");
     (void)call_run(&rig, 2, "batches", &call, 0);
     rig_close(&rig);
 }
 
-static const struct coxi_variable scale = {
-    .name = "scale",
-    .dtype = COX_F32,
-    .rank = 1,
-    .shape = {1},
-    .initializer = {.kind = COXI_INIT_CONSTANT, .a = 8},
-    .optimizer = {.kind = COXI_OPTIMIZER_LOSS_SCALE,
-                  .growth_factor = 2,
-                  .growth_interval = 2000}};
-
 TEST(accumulated_gradients_are_multiplied_by_the_loss_scale_like_others)
 {
     const struct coxi_variable table = table_of("t", 1);
     const int64_t mode = MERGE_ACCUMULATE;
+    const struct coxi_variable scale = scale_of_8();
     struct rig rig;
-    open_rig(&rig, 1);
+    merged_open(&rig, 1);
     (void)rig_create(&rig, &table, 0, 0);
     (void)rig_create(&rig, &scale, 0, 1);
-    struct call call = merged_call(&two, &mode);
+    struct call call = merged_call(&merged_two, &mode);
     call_flag(&call, "scaled");
     (void)call_run(&rig, 1, "batches", &call, 0);
-    assert_true(value_of(&rig, 2) == -0.25F); /* 1 + 1, by 8 */
-    call = merged_call(&two, &mode);
+    assert_true(merged_value(&rig, 2) == -0.25F); /* 1 + 1, by 8 */
+    call = merged_call(&merged_two, &mode);
     call_flag(&call, "late");
-    assert_fails(&rig, 3, "batches", &call, COX_ESTEP, "before the first gradient");
+    call_fails(&rig, 3, "batches", &call, COX_ESTEP, "before the first gradient");
     rig_close(&rig);
 }
 
@@ -392,30 +338,31 @@ TEST(accumulating_what_cannot_be_pushed_is_refused)
     static const uint64_t beyond[] = {0, 40};
     const int64_t mode = MERGE_ACCUMULATE;
     const struct coxi_variable like = dense_of("", 1, 1);
+    const struct coxi_variable scale = scale_of_8();
     struct rig rig;
-    open_rig(&rig, 1);
+    merged_open(&rig, 1);
     create(&rig, "t", "d", &like);
     (void)rig_counter(&rig, "counter", 0);
     (void)rig_create(&rig, &scale, 0, 1);
-    struct batches batches = two;
+    struct batches batches = merged_two;
     batches.variable = "counter";
     struct call call = merged_call(&batches, &mode);
-    assert_fails(&rig, 1, "batches", &call, COX_ESTEP, "no optimizer");
+    call_fails(&rig, 1, "batches", &call, COX_ESTEP, "no optimizer");
     batches.variable = "scale";
     call = merged_call(&batches, &mode);
-    assert_fails(&rig, 2, "batches", &call, COX_ESTEP, "'scale'");
+    call_fails(&rig, 2, "batches", &call, COX_ESTEP, "'scale'");
     batches = (struct batches){.variable = "d",
-                               .sizes = each,
+                               .sizes = merged_each,
                                .n = 2,
                                .keys = beyond,
-                               .values = gradients(),
+                               .values = merged_gradients(),
                                .width = 3};
     call = merged_call(&batches, &mode);
-    assert_fails(&rig, 3, "batches_blindly", &call, COX_ESTEP, "no row 40");
+    call_fails(&rig, 3, "batches_blindly", &call, COX_ESTEP, "no row 40");
     static const int64_t whole[] = {COX_ROWS_ALL, COX_ROWS_ALL};
-    batches = two;
+    batches = merged_two;
     batches.forms = whole;
     call = merged_call(&batches, &mode);
-    assert_fails(&rig, 4, "batches_blindly", &call, COX_ESTEP, "needs keys");
+    call_fails(&rig, 4, "batches_blindly", &call, COX_ESTEP, "needs keys");
     rig_close(&rig);
 }

@@ -2,6 +2,10 @@
 #ifndef COXI_TESTS_WORKER_COUNTED_H
 #define COXI_TESTS_WORKER_COUNTED_H
 
+#include <string.h>
+
+#include "common/initializer.h"
+#include "tests/test.h"
 #include "tests/worker/rig.h"
 
 /* The arguments of a closure. */
@@ -38,6 +42,23 @@ static inline struct rig_done call_run(struct rig *rig, uint64_t id, const char 
     return rig_expect(rig, id, code);
 }
 
+/* Pulls n numbers of rows of a variable (keys NULL: all rows), by step "pull". */
+static inline void call_pull(struct rig *rig, uint64_t id, const char *variable,
+                             const uint64_t *keys, size_t n_keys, float *ret, size_t n)
+{
+    struct call call = {.n = 0};
+    const int64_t count = (int64_t)n;
+    call_text(&call, "variable", variable);
+    call_number(&call, "n", &count);
+    if (keys != NULL) {
+        call_vector(&call, "keys", COX_I64, n_keys, keys);
+    }
+    const struct rig_done done = call_run(rig, id, "pull", &call, 0);
+    const struct cox_value values = rig_value(&done, "values");
+    assert_int_equal(n, values.shape[0]);
+    memcpy(ret, values.data, n * sizeof(float));
+}
+
 /* A dense variable of rows x columns F32, and a table, both with SGD at rate 1. */
 static inline struct coxi_variable dense_of(const char *name, uint64_t rows,
                                             uint64_t columns)
@@ -59,6 +80,19 @@ static inline struct coxi_variable table_of(const char *name, uint64_t dim)
         .rank = 1,
         .shape = {dim},
         .optimizer = {.kind = COXI_OPTIMIZER_SGD, .learning_rate = 1}};
+}
+
+/* The loss scale "scale", which begins at 8. */
+static inline struct coxi_variable scale_of_8(void)
+{
+    return (struct coxi_variable){.name = "scale",
+                                  .dtype = COX_F32,
+                                  .rank = 1,
+                                  .shape = {1},
+                                  .initializer = {.kind = COXI_INIT_CONSTANT, .a = 8},
+                                  .optimizer = {.kind = COXI_OPTIMIZER_LOSS_SCALE,
+                                                .growth_factor = 2,
+                                                .growth_interval = 2000}};
 }
 
 #endif

@@ -19,6 +19,41 @@ struct batches {
     const float *rate;  /* or NULL */
 };
 
+/* Four batches of a width of 3, of which one is empty. */
+enum { MERGED_BATCHES = 4, MERGED_ROWS = 12, MERGED_NUMBERS = MERGED_ROWS * 3 };
+
+static const int64_t merged_sizes[MERGED_BATCHES] = {5, 1, 0, 6};
+
+/* Their numbers, from -1 to 1. */
+static inline const float *merged_gradients(void)
+{
+    static float values[MERGED_NUMBERS];
+    uint64_t state = 4;
+    for (size_t i = 0; i < MERGED_NUMBERS; i++) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        values[i] = (float)((double)(state >> 40) / 0x1p23 - 1);
+    }
+    return values;
+}
+
+/* Two batches: the gradient 1 twice, for row 3 of table "t". */
+static const uint64_t merged_rows[] = {3, 3};
+static const int64_t merged_each[] = {1, 1};
+static const float merged_ones[] = {1, 1};
+static const struct batches merged_two = {.variable = "t",
+                                          .sizes = merged_each,
+                                          .n = 2,
+                                          .keys = merged_rows,
+                                          .values = merged_ones,
+                                          .width = 1};
+
+/* Opens a rig of one worker with the module. */
+static inline void merged_open(struct rig *rig, uint32_t n_ps)
+{
+    rig_open(rig, n_ps, 1, 16);
+    assert_code(0, rig_load(rig, 1, "merge", true));
+}
+
 /* The argument `name` is 1. */
 static inline void call_flag(struct call *call, const char *name)
 {
@@ -66,22 +101,13 @@ static inline struct rig_done merged_run(struct rig *rig, uint64_t closure,
     return call_run(rig, closure, "batches", &call, code);
 }
 
-/* Pulls n numbers of rows of a variable (keys NULL: all rows). */
-static inline void merged_pull(struct rig *rig, uint64_t closure, const char *variable,
-                               const uint64_t *keys, size_t n_keys, float *ret,
-                               size_t n)
+/* The value of row 3 of table "t", which has one number a row. */
+static inline float merged_value(struct rig *rig, uint64_t closure)
 {
-    struct call call = {.n = 0};
-    const int64_t count = (int64_t)n;
-    call_text(&call, "variable", variable);
-    call_number(&call, "n", &count);
-    if (keys != NULL) {
-        call_vector(&call, "keys", COX_I64, n_keys, keys);
-    }
-    const struct rig_done done = call_run(rig, closure, "pull", &call, 0);
-    const struct cox_value values = rig_value(&done, "values");
-    assert_int_equal(n, values.shape[0]);
-    memcpy(ret, values.data, n * sizeof(float));
+    const uint64_t row = 3;
+    float found = 0;
+    call_pull(rig, closure, "t", &row, 1, &found, 1);
+    return found;
 }
 
 /* Asserts these numbers within a relative error of 1e-6 (`exact`: the same bits). */

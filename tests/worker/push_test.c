@@ -26,15 +26,9 @@ static void assert_pulled(struct rig *rig, uint64_t closure, const char *variabl
                           const uint64_t *keys, size_t n_keys, const float *expected,
                           size_t n)
 {
-    struct call call = {.n = 0};
-    const int64_t count = (int64_t)n;
-    call_text(&call, "variable", variable);
-    call_number(&call, "n", &count);
-    if (keys != NULL) {
-        call_vector(&call, "keys", COX_I64, n_keys, keys);
-    }
-    const struct rig_done done = call_run(rig, closure, "pull", &call, 0);
-    const float *found = rig_value(&done, "values").data;
+    float found[18];
+    assert_true(n <= sizeof(found) / sizeof(*found));
+    call_pull(rig, closure, variable, keys, n_keys, found, n);
     for (size_t i = 0; i < n; i++) {
         if (found[i] != expected[i]) {
             fail_msg("%s[%zu] is %g, not %g", variable, i, (double)found[i],

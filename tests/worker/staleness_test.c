@@ -1,7 +1,7 @@
 /* A worker tells the ps of which versions the values were that its steps have pulled. */
 #include <string.h>
 
-#include "common/initializer.h"
+#include "tests/common/histogram.h"
 #include "tests/test.h"
 #include "tests/worker/counted.h"
 #include "tests/worker/gate.h"
@@ -45,11 +45,7 @@ static void assert_seen(struct rig *rig, uint32_t ps, uint32_t variable, uint64_
                         uint64_t sum)
 {
     struct coxi_histogram h = seen(rig, ps, COXI_STALE_VARIABLE, variable);
-    uint64_t found = 0;
-    for (size_t i = 0; i < COXI_STALE_BUCKETS; i++) {
-        found += h.counts[i];
-    }
-    assert_int_equal(n, found);
+    assert_int_equal(n, histogram_total(&h));
     assert_int_equal(sum, h.sum);
 }
 
@@ -152,14 +148,10 @@ TEST(the_last_pull_of_a_step_counts_and_none_of_another_step)
 static float compensate(struct rig *rig, uint64_t closure, const char *variable,
                         const struct call *call, uint64_t row)
 {
-    const int64_t n = 1;
-    struct call look = {.n = 0};
+    float value = 0;
     (void)call_run(rig, closure, "train", call, 0);
-    call_text(&look, "variable", variable);
-    call_vector(&look, "keys", COX_I64, 1, &row);
-    call_number(&look, "n", &n);
-    const struct rig_done done = call_run(rig, closure + 1, "pull", &look, 0);
-    return *(const float *)rig_value(&done, "values").data;
+    call_pull(rig, closure + 1, variable, &row, 1, &value, 1);
+    return value;
 }
 
 /* Creates another variable with SGD at rate 1, whose gradients are compensated by a
@@ -226,15 +218,7 @@ TEST(gradients_that_overflow_take_their_versions_along)
 {
     struct rig rig;
     open_rig(&rig);
-    const struct coxi_variable scale = {
-        .name = "scale",
-        .dtype = COX_F32,
-        .rank = 1,
-        .shape = {1},
-        .initializer = {.kind = COXI_INIT_CONSTANT, .a = 8},
-        .optimizer = {.kind = COXI_OPTIMIZER_LOSS_SCALE,
-                      .growth_factor = 2,
-                      .growth_interval = 2}};
+    const struct coxi_variable scale = scale_of_8();
     (void)rig_create(&rig, &scale, 0, 1);
     uint32_t counter = rig_counter(&rig, "counter", 0);
     assert_code(0, rig_layout(&rig));
