@@ -69,22 +69,6 @@ static void end_all(struct stock *s, float factor)
     assert_false(duplicate);
 }
 
-static void pull_row(struct stock *s, uint32_t table, uint64_t key, float *ret,
-                     size_t dim)
-{
-    struct coxi_pull_item item = {table, COXI_ROWS_LISTED, 1, 0};
-    struct coxi_pull pull = {s->session, coxi_store_incarnation(s->store), &item, 1,
-                             false};
-    struct coxi_buffer answer = {0};
-    struct coxi_buffer versions = {0};
-    assert_code(
-        0, coxi_store_pull(s->store, &pull, &key, sizeof(key), &answer, &versions));
-    assert_int_equal(dim * sizeof(float), answer.len);
-    memcpy(ret, answer.data, answer.len);
-    coxi_buffer_fini(&answer);
-    coxi_buffer_fini(&versions);
-}
-
 TEST(round_is_not_seen_before_its_end_and_then_as_one_step_of_its_mean)
 {
     struct stock s;
@@ -138,14 +122,14 @@ TEST(round_has_the_same_bits_in_whatever_order_its_commits_come)
         }
         end_all(&s, .25F);
         stock_pull(&s, v, 1, &found[0], 4);
-        pull_row(&s, t, 7, &found[1], 1);
+        (void)stock_pull_row(&s, t, 7, &found[1], sizeof(float));
         if (k == 0) {
             memcpy(first, found, sizeof(first));
             assert_true(found[0] != 0 && found[1] != 0);
         }
         assert_memory_equal(first, found, sizeof(first));
         float one;
-        pull_row(&s, t, 1002, &one, 1);
+        (void)stock_pull_row(&s, t, 1002, &one, sizeof(one));
         assert_true(one == -.25F);
         stock_close(&s);
     }
@@ -376,12 +360,12 @@ TEST(round_that_finds_no_memory_can_be_ended_again)
     coxi_store_set_memory_max(s.store, stock_counts(&s).bytes + 100);
     assert_code(COX_ENOMEM, end_with(&s, parts, MEMBERS, NULL));
     float row[4];
-    pull_row(&s, t, 17, row, 4);
+    (void)stock_pull_row(&s, t, 17, row, sizeof(row));
     value = row[0];
     assert_true(value == 0);
     coxi_store_set_memory_max(s.store, 0);
     assert_code(0, end_with(&s, parts, MEMBERS, NULL));
-    pull_row(&s, t, 17, row, 4);
+    (void)stock_pull_row(&s, t, 17, row, sizeof(row));
     assert_true(row[0] == -1 && row[1] == 0);
     stock_close(&s);
 }

@@ -3,16 +3,8 @@
 
 #include "common/histogram.h"
 #include "ps/staleness.h"
+#include "tests/common/histogram.h"
 #include "tests/test.h"
-
-static uint64_t total(const struct coxi_histogram *histogram)
-{
-    uint64_t n = 0;
-    for (size_t i = 0; i < COXI_STALE_BUCKETS; i++) {
-        n += histogram->counts[i];
-    }
-    return n;
-}
 
 enum { THREADS = 4, EACH = 2000 };
 
@@ -47,7 +39,7 @@ TEST(staleness_is_counted_by_many_threads)
         assert_int_equal(0, pthread_join(counters[i].thread, NULL));
     }
     coxi_stale_workers_add_all(workers, &h);
-    assert_int_equal(THREADS * EACH, total(&h));
+    assert_int_equal(THREADS * EACH, histogram_total(&h));
     assert_int_equal(THREADS * EACH / 2, h.dropped);
     assert_int_equal(THREADS * (EACH * (EACH - 1) / 2), h.sum);
     assert_int_equal(EACH - 1, h.max);

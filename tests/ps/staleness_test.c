@@ -4,6 +4,7 @@
 
 #include "coxswain/types.h"
 #include "ps/staleness.h"
+#include "tests/common/histogram.h"
 #include "tests/ps/stock.h"
 #include "tests/test.h"
 
@@ -52,19 +53,9 @@ static uint32_t table(struct stock *s, const char *name,
 static uint64_t version_of(struct stock *s, uint32_t variable, bool is_table,
                            uint64_t key)
 {
-    struct coxi_pull_item item = {variable, 0, 1, 1};
-    struct coxi_pull pull = {s->session, coxi_store_incarnation(s->store), &item, 1,
-                             false};
-    struct coxi_buffer answer = {0};
-    struct coxi_buffer versions = {0};
-    assert_code(0, coxi_store_pull(s->store, &pull, &key, is_table ? sizeof(key) : 0,
-                                   &answer, &versions));
-    assert_int_equal(sizeof(float), answer.len);
-    assert_int_equal(sizeof(uint64_t), versions.len);
-    uint64_t version = *(const uint64_t *)(void *)versions.data;
-    coxi_buffer_fini(&answer);
-    coxi_buffer_fini(&versions);
-    return version;
+    float value;
+    return is_table ? stock_pull_row(s, variable, key, &value, sizeof(value))
+                    : stock_pull(s, variable, 1, &value, sizeof(value));
 }
 
 /* Commits a gradient of 1, computed from values of that version (0: of none), as
@@ -101,7 +92,7 @@ static void push_row(struct stock *s, uint32_t t, uint64_t key, uint64_t pulled)
 static float value_of(struct stock *s, uint32_t variable)
 {
     float value;
-    stock_pull(s, variable, 1, &value, sizeof(value));
+    (void)stock_pull(s, variable, 1, &value, sizeof(value));
     return value;
 }
 
@@ -109,16 +100,7 @@ static float value_of(struct stock *s, uint32_t variable)
 static float row_of(struct stock *s, uint32_t t)
 {
     float row;
-    const uint64_t key = 7;
-    struct coxi_pull_item item = {t, 0, 1, 0};
-    struct coxi_pull pull = {s->session, STOCK_INCARNATION, &item, 1, false};
-    struct coxi_buffer answer = {0};
-    struct coxi_buffer versions = {0};
-    assert_code(
-        0, coxi_store_pull(s->store, &pull, &key, sizeof(key), &answer, &versions));
-    memcpy(&row, answer.data, sizeof(row));
-    coxi_buffer_fini(&answer);
-    coxi_buffer_fini(&versions);
+    (void)stock_pull_row(s, t, 7, &row, sizeof(row));
     return row;
 }
 
@@ -129,15 +111,6 @@ static struct coxi_histogram seen(struct stock *s, enum coxi_stale_of of,
     coxi_store_counts(s->store, &(struct coxi_count){.stale_of = of, .index = index},
                       &counts);
     return counts.stale;
-}
-
-static uint64_t total(const struct coxi_histogram *histogram)
-{
-    uint64_t n = 0;
-    for (size_t i = 0; i < COXI_STALE_BUCKETS; i++) {
-        n += histogram->counts[i];
-    }
-    return n;
 }
 
 TEST(staleness_is_how_many_updates_came_since_the_pull)
@@ -160,7 +133,7 @@ TEST(staleness_is_how_many_updates_came_since_the_pull)
     push(&s, v, version_of(&s, v, false, 0)); /* 0 */
     push(&s, v, 0);                           /* unknown */
     struct coxi_histogram h = seen(&s, COXI_STALE_VARIABLE, v);
-    assert_int_equal(5, total(&h));
+    assert_int_equal(5, histogram_total(&h));
     assert_int_equal(2, h.counts[0]);
     assert_int_equal(1, h.counts[1]);
     assert_int_equal(1, h.counts[2]);
@@ -169,12 +142,12 @@ TEST(staleness_is_how_many_updates_came_since_the_pull)
     assert_int_equal(4, h.max);
     assert_int_equal(0, h.dropped);
     h = seen(&s, COXI_STALE_ALL, 0);
-    assert_int_equal(6, total(&h));
+    assert_int_equal(6, histogram_total(&h));
     assert_int_equal(8, h.sum);
     h = seen(&s, COXI_STALE_VARIABLE, 77);
-    assert_int_equal(0, total(&h));
+    assert_int_equal(0, histogram_total(&h));
     h = seen(&s, COXI_STALE_NONE, 0);
-    assert_int_equal(0, total(&h));
+    assert_int_equal(0, histogram_total(&h));
     stock_close(&s);
 }
 
@@ -189,7 +162,7 @@ TEST(staleness_of_a_table_counts_the_updates_of_all_its_rows)
     push_row(&s, t, 7, first);                      /* 2 */
     push_row(&s, t, 7, version_of(&s, t, true, 7)); /* 0 */
     struct coxi_histogram h = seen(&s, COXI_STALE_VARIABLE, t);
-    assert_int_equal(3, total(&h));
+    assert_int_equal(3, histogram_total(&h));
     assert_int_equal(3, h.sum);
     assert_int_equal(2, h.max);
     stock_close(&s);
@@ -213,7 +186,7 @@ TEST(staleness_is_the_same_for_all_updates_of_a_commit)
     commit.head.n_pulled = 3;
     assert_code(0, stock_commit(&s, &commit, NULL));
     struct coxi_histogram h = seen(&s, COXI_STALE_VARIABLE, v);
-    assert_int_equal(2, total(&h));
+    assert_int_equal(2, histogram_total(&h));
     assert_int_equal(2, h.counts[1]);
     stock_close(&s);
 }
@@ -239,9 +212,9 @@ TEST(staleness_of_duplicates_and_of_commits_that_fail_is_not_counted)
     stock_add(&commit, v, COXI_OP_GRADIENT, 5, 1, &one, sizeof(one));
     assert_code(COX_EINVAL, stock_commit(&s, &commit, NULL));
     struct coxi_histogram h = seen(&s, COXI_STALE_ALL, 0);
-    assert_int_equal(1, total(&h));
+    assert_int_equal(1, histogram_total(&h));
     h = seen(&s, COXI_STALE_WORKER, 3);
-    assert_int_equal(1, total(&h));
+    assert_int_equal(1, histogram_total(&h));
     stock_close(&s);
 }
 
@@ -285,14 +258,14 @@ TEST(staleness_is_counted_for_each_worker)
     for (uint64_t i = 0; i < N; i++) {
         struct coxi_histogram h = seen(&s, COXI_STALE_WORKER, workers[i]);
         bool alone = workers[i] < COXI_STALE_WORKERS_MAX;
-        assert_int_equal(alone ? 1 : 0, total(&h));
+        assert_int_equal(alone ? 1 : 0, histogram_total(&h));
         assert_int_equal(alone ? i : 0, h.max);
     }
     struct coxi_histogram none = seen(&s, COXI_STALE_WORKER, 2);
     struct coxi_histogram far = seen(&s, COXI_STALE_WORKER, 100);
     struct coxi_histogram all = seen(&s, COXI_STALE_ALL, 0);
-    assert_int_equal(0, total(&none) + total(&far));
-    assert_int_equal(N + 1, total(&all));
+    assert_int_equal(0, histogram_total(&none) + histogram_total(&far));
+    assert_int_equal(N + 1, histogram_total(&all));
     assert_int_equal(N, all.max);
     stock_close(&s);
 }
@@ -307,7 +280,7 @@ TEST(staleness_is_forgotten_with_its_run)
     s.session.token++;
     assert_code(0, coxi_store_claim(s.store, &s.session, NULL));
     struct coxi_histogram h = seen(&s, COXI_STALE_ALL, 0);
-    assert_int_equal(0, total(&h));
+    assert_int_equal(0, histogram_total(&h));
     stock_close(&s);
 }
 
@@ -334,7 +307,7 @@ TEST(gradient_that_is_too_stale_is_dropped_and_its_closure_counts_as_applied)
     push(&s, v, 0);
     assert_true(value_of(&s, v) == -4);
     struct coxi_histogram h = seen(&s, COXI_STALE_VARIABLE, v);
-    assert_int_equal(4, total(&h));
+    assert_int_equal(4, histogram_total(&h));
     assert_int_equal(1, h.dropped);
     h = seen(&s, COXI_STALE_WORKER, 2);
     assert_int_equal(1, h.dropped);
@@ -521,7 +494,7 @@ static float run_round(struct stock *s, uint32_t v, const uint64_t pulled[MEMBER
         assert_code(0, stock_commit(s, &commit, NULL));
     }
     struct coxi_histogram h = seen(s, COXI_STALE_VARIABLE, v);
-    assert_int_equal(0, total(&h)); /* nothing is counted before the end */
+    assert_int_equal(0, histogram_total(&h)); /* nothing is counted before the end */
     push(s, v, 0);
     for (int i = 0; i < 2; i++) { /* the second time is a duplicate */
         stock_begin(s, ROUND, &commit);
@@ -529,10 +502,10 @@ static float run_round(struct stock *s, uint32_t v, const uint64_t pulled[MEMBER
         assert_code(0, stock_commit(s, &commit, NULL));
     }
     h = seen(s, COXI_STALE_VARIABLE, v);
-    assert_int_equal(MEMBERS, total(&h));
+    assert_int_equal(MEMBERS, histogram_total(&h));
     for (uint32_t i = 0; i < MEMBERS; i++) {
         h = seen(s, COXI_STALE_WORKER, i);
-        assert_int_equal(1, total(&h));
+        assert_int_equal(1, histogram_total(&h));
     }
     return value_of(s, v);
 }

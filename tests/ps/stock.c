@@ -105,19 +105,36 @@ int stock_commit(struct stock *stock, struct stock_commit *commit, bool *ret_dup
     return r;
 }
 
-void stock_pull(struct stock *stock, uint32_t variable, uint64_t count, void *ret,
-                size_t bytes)
+/* `key`: of a row of a table, or NULL. */
+static uint64_t pull(struct stock *stock, uint32_t variable, uint64_t count,
+                     const uint64_t *key, void *ret, size_t bytes)
 {
-    struct coxi_pull_item item = {variable, 0, count, 0};
+    struct coxi_pull_item item = {variable, 0, count, 1};
     struct coxi_pull pull = {stock->session, coxi_store_incarnation(stock->store),
                              &item, 1, false};
     struct coxi_buffer answer = {0};
     struct coxi_buffer versions = {0};
-    assert_code(0, coxi_store_pull(stock->store, &pull, NULL, 0, &answer, &versions));
-    coxi_buffer_fini(&versions);
+    assert_code(0, coxi_store_pull(stock->store, &pull, key,
+                                   key != NULL ? sizeof(*key) : 0, &answer, &versions));
     assert_int_equal(bytes, answer.len);
+    assert_int_equal(sizeof(uint64_t), versions.len);
     memcpy(ret, answer.data, bytes);
+    uint64_t version = *(const uint64_t *)(void *)versions.data;
     coxi_buffer_fini(&answer);
+    coxi_buffer_fini(&versions);
+    return version;
+}
+
+uint64_t stock_pull(struct stock *stock, uint32_t variable, uint64_t count, void *ret,
+                    size_t bytes)
+{
+    return pull(stock, variable, count, NULL, ret, bytes);
+}
+
+uint64_t stock_pull_row(struct stock *stock, uint32_t table, uint64_t key, void *ret,
+                        size_t bytes)
+{
+    return pull(stock, table, 1, &key, ret, bytes);
 }
 
 int64_t stock_number(struct stock *stock, uint32_t variable)

@@ -47,9 +47,13 @@ void stock_add_rows(struct stock_commit *commit, uint32_t table, uint32_t op,
 /* Commits and frees the payload; returns the code. `ret_duplicate` may be NULL. */
 int stock_commit(struct stock *stock, struct stock_commit *commit, bool *ret_duplicate);
 
-/* Pulls `count` elements of a variable that has one shard. */
-void stock_pull(struct stock *stock, uint32_t variable, uint64_t count, void *ret,
-                size_t bytes);
+/* Pulls `count` elements of a variable that has one shard, or a row of a table; returns
+ * the version. */
+uint64_t stock_pull(struct stock *stock, uint32_t variable, uint64_t count, void *ret,
+                    size_t bytes);
+uint64_t stock_pull_row(struct stock *stock, uint32_t table, uint64_t key, void *ret,
+                        size_t bytes);
+
 int64_t stock_number(struct stock *stock, uint32_t variable); /* of one I64 */
 
 /* Adds 1 to a variable of one I64 under `closure`; returns the code. */
