@@ -30,6 +30,16 @@ void rounding_open(struct rounding *s, int n_workers,
     assert_code(0, cox_rounds_create(s->crew.c, spec, &s->rounds));
 }
 
+void rounding_open_sum(struct rounding *s, uint32_t staleness)
+{
+    struct cox_rounds_spec spec = COX_ROUNDS_SPEC_INIT;
+    struct cox_options options = COX_OPTIONS_INIT;
+    spec.staleness = staleness;
+    spec.reduce = COX_REDUCE_SUM;
+    options.checkpoint_dir = coxi_test_path("checkpoints");
+    rounding_open(s, 2, &spec, &options);
+}
+
 float rounding_value(struct rounding *s, int i)
 {
     float value;
@@ -100,6 +110,13 @@ void rounding_free(struct rounding_members *members)
         cox_future_free(members->futures[i]);
     }
     cox_future_free(members->end);
+}
+
+void rounding_assert_ended(const struct rounding_members *members, int code)
+{
+    for (int i = 0; i < ROUNDING_MEMBERS; i++) {
+        assert_code(code, cox_future_wait(members->futures[i], 10000));
+    }
 }
 
 float rounding_seen(struct cox_future *future, const char *name)

@@ -37,6 +37,10 @@ struct rounding_members {
 void rounding_open(struct rounding *s, int n_workers,
                    const struct cox_rounds_spec *spec, struct cox_options *options);
 
+/* The same for two workers and rounds that add up, of which `staleness` overlap; with a
+ * directory for checkpoints. */
+void rounding_open_sum(struct rounding *s, uint32_t staleness);
+
 float rounding_value(struct rounding *s, int i);
 
 /* Asserts that both variables are `expected`. */
@@ -48,6 +52,9 @@ void rounding_start(struct rounding *s, const struct rounding_asked *asked,
                     struct rounding_members *ret);
 void rounding_plain(struct rounding *s, struct rounding_members *ret);
 void rounding_free(struct rounding_members *members);
+
+/* Asserts that each closure of the round, but not its end, ends with `code`. */
+void rounding_assert_ended(const struct rounding_members *members, int code);
 
 /* The value of variable `name` that a call has seen. */
 float rounding_seen(struct cox_future *future, const char *name);

@@ -93,12 +93,7 @@ int __wrap_coxi_psc_submit_now(struct coxi_psc *psc, const struct coxi_message *
  * it schedules. */
 static void open_next(struct rounding *s)
 {
-    struct cox_rounds_spec spec = COX_ROUNDS_SPEC_INIT;
-    struct cox_options options = COX_OPTIONS_INIT;
-    spec.staleness = 1;
-    spec.reduce = COX_REDUCE_SUM;
-    options.checkpoint_dir = coxi_test_path("checkpoints");
-    rounding_open(s, 2, &spec, &options);
+    rounding_open_sum(s, 1);
     scene = s;
 }
 
@@ -324,9 +319,7 @@ static void have_a_round_refused(void)
     atomic_store(&refuses, true);
     rounding_plain(scene, &members);
     assert_code(COX_ELIMIT, cox_future_wait(members.end, 10000));
-    for (int i = 0; i < ROUNDING_MEMBERS; i++) {
-        assert_code(COX_ELIMIT, cox_future_wait(members.futures[i], 10000));
-    }
+    rounding_assert_ended(&members, COX_ELIMIT);
     atomic_store(&refuses, false);
     rounding_free(&members);
 }
@@ -415,9 +408,7 @@ TEST(a_round_behind_a_write_of_an_older_client_can_be_cancelled)
     struct behind behind;
     behind_open(&behind);
     assert_code(0, cox_future_cancel(behind.members.end));
-    for (int i = 0; i < ROUNDING_MEMBERS; i++) {
-        assert_code(COX_ECANCELLED, cox_future_wait(behind.members.futures[i], 8000));
-    }
+    rounding_assert_ended(&behind.members, COX_ECANCELLED);
     behind_close(&behind);
 }
 
@@ -426,9 +417,7 @@ TEST(a_closure_of_a_round_behind_a_write_of_an_older_client_can_be_cancelled)
     struct behind behind;
     behind_open(&behind);
     assert_code(0, cox_future_cancel(behind.members.futures[2]));
-    for (int i = 0; i < ROUNDING_MEMBERS; i++) {
-        assert_code(COX_ECANCELLED, cox_future_wait(behind.members.futures[i], 8000));
-    }
+    rounding_assert_ended(&behind.members, COX_ECANCELLED);
     assert_code(COX_ECANCELLED, cox_future_wait(behind.members.end, 8000));
     behind_close(&behind);
 }

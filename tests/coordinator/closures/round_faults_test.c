@@ -133,9 +133,7 @@ TEST(round_can_be_cancelled_while_a_ps_is_away)
     away_open(&away);
     assert_code(0, cox_future_cancel(away.members.end));
     assert_code(COX_ECANCELLED, cox_future_wait(away.members.end, 8000));
-    for (int i = 0; i < ROUNDING_MEMBERS; i++) {
-        assert_code(COX_ECANCELLED, cox_future_wait(away.members.futures[i], 8000));
-    }
+    rounding_assert_ended(&away.members, COX_ECANCELLED);
     away_close(&away);
 }
 
@@ -147,9 +145,7 @@ TEST(round_can_be_cancelled_closure_by_closure_while_a_ps_is_away)
         assert_code(0, cox_future_cancel(away.members.futures[i]));
     }
     assert_code(0, cox_future_cancel(away.members.end));
-    for (int i = 0; i < ROUNDING_MEMBERS; i++) {
-        assert_code(COX_ECANCELLED, cox_future_wait(away.members.futures[i], 8000));
-    }
+    rounding_assert_ended(&away.members, COX_ECANCELLED);
     assert_code(COX_ECANCELLED, cox_future_wait(away.members.end, 8000));
     away_close(&away);
 }
@@ -170,20 +166,11 @@ static bool is_sent(void *arg)
     return away->is_sent;
 }
 
-static void open_sum(struct rounding *s)
-{
-    struct cox_rounds_spec spec = COX_ROUNDS_SPEC_INIT;
-    struct cox_options options = COX_OPTIONS_INIT;
-    spec.reduce = COX_REDUCE_SUM;
-    options.checkpoint_dir = coxi_test_path("checkpoints");
-    rounding_open(s, 2, &spec, &options);
-}
-
 TEST(run_ends_if_there_is_no_memory_to_end_a_round)
 {
     struct rounding s;
     struct rounding_members members;
-    open_sum(&s);
+    rounding_open_sum(&s, 0);
     atomic_store(&memory_is_full, true);
     rounding_plain(&s, &members);
     assert_code(COX_ENOMEM, cox_join(s.crew.c, 8000));
@@ -198,7 +185,7 @@ TEST(round_that_every_ps_refuses_leaves_no_trace)
 {
     struct rounding s;
     struct rounding_members members;
-    open_sum(&s);
+    rounding_open_sum(&s, 0);
     atomic_store(&refused_with, COX_ELIMIT);
     rounding_plain(&s, &members);
     assert_code(COX_ELIMIT, cox_join(s.crew.c, -1));
@@ -238,7 +225,7 @@ TEST(closures_of_a_round_say_that_a_ps_is_lost_for_good)
 TEST(run_ends_if_nobody_knows_whether_a_round_is_applied)
 {
     struct rounding s;
-    open_sum(&s);
+    rounding_open_sum(&s, 0);
     atomic_store(&lost_with, COX_ETIMEDOUT);
     rounding_plain(&s, NULL);
     assert_code(COX_ETIMEDOUT, cox_join(s.crew.c, 8000));
@@ -250,7 +237,7 @@ TEST(run_ends_if_nobody_knows_whether_a_round_is_applied)
 /* Leaves a round whose end is on its way to a ps that has died, and comes back now. */
 static void away_send(struct away *away)
 {
-    open_sum(&away->s);
+    rounding_open_sum(&away->s, 0);
     atomic_store(&lost_with, COX_EPSLOST); /* as if the ps had gone, until it has */
     rounding_plain(&away->s, &away->members);
     coxi_test_until(is_sent, away, "the end of the round is sent");

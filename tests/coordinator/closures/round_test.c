@@ -224,12 +224,8 @@ static void check_ps_lost(int ps)
 {
     struct rounding s;
     struct rounding_members members;
-    struct cox_rounds_spec spec = COX_ROUNDS_SPEC_INIT;
-    struct cox_options options = COX_OPTIONS_INIT;
     const char *gate = rounding_gate();
-    spec.reduce = COX_REDUCE_SUM;
-    options.checkpoint_dir = coxi_test_path("checkpoints");
-    rounding_open(&s, 2, &spec, &options);
+    rounding_open_sum(&s, 0);
     rounding_plain(&s, NULL); /* is replayed */
     assert_code(0, cox_join(s.crew.c, -1));
     rounding_start(&s, &(struct rounding_asked){.path = {gate}, .flush = {true}},
@@ -260,11 +256,7 @@ TEST(rounds_that_were_applied_since_a_checkpoint_are_applied_again_as_they_were)
 {
     enum { ROUNDS = 20 };
     struct rounding s;
-    struct cox_rounds_spec spec = COX_ROUNDS_SPEC_INIT;
-    struct cox_options options = COX_OPTIONS_INIT;
-    spec.reduce = COX_REDUCE_SUM;
-    options.checkpoint_dir = coxi_test_path("checkpoints");
-    rounding_open(&s, 2, &spec, &options);
+    rounding_open_sum(&s, 0);
     for (int r = 0; r < ROUNDS; r++) {
         if (r == ROUNDS / 2) {
             assert_code(0, cox_checkpoint_save(s.crew.c, NULL, NULL));
