@@ -12,7 +12,12 @@
  * not rise. Gradients of a round are not compensated for delays.
  *
  * Threads: as in commit.c. Memory: the sums of a round, and as much again for the search
- * for equal rows; all in scratch. Cost: a hash for each listed row.
+ * for equal rows; all in scratch. It is not reserved when commits begin to wait, so the
+ * end may be refused for lack of memory (and leaves the round as it was). Before the end
+ * nobody knows which commits count, so every commit would have to reserve for sums that
+ * are made once; and new rows of tables, which may find no room either, cannot be made
+ * before the end, because snapshots, counts and evictions would see them. Cost: a hash
+ * for each listed row.
  */
 #include <math.h>
 #include <stdlib.h>
