@@ -135,9 +135,29 @@ static int take(struct ending *ending, const struct coxi_waiting *waiting, float
     return r;
 }
 
+/*
+ * Checks that commits of as many closures wait as the client says. It sends the end to
+ * the incarnation that has acknowledged them, or after they were replayed. So more or
+ * fewer wait only if a step has touched other ps when it was replayed.
+ */
+static int check_found(const struct ending *ending, uint32_t n_found)
+{
+    const struct coxi_commit *commit = ending->commit;
+    return n_found == commit->n_waiting
+               ? 0
+               : coxi_error(COX_EDIVERGED,
+                            "%u closures of round %llu have touched ps %u, and commits "
+                            "of %u wait there: which ps a step touches may depend only "
+                            "on its arguments and cox_step_seed",
+                            commit->n_waiting, (unsigned long long)commit->closure,
+                            ending->store->ps_index, n_found);
+}
+
 static int take_all(struct ending *ending)
 {
     int r = 0;
+    uint32_t n_found = 0;
+    uint64_t last_found = 0;
     struct coxi_rounds *rounds = ending->store->rounds;
     const struct coxi_waiting *waiting =
         coxi_rounds_first(rounds, ending->commit->closure);
@@ -145,9 +165,13 @@ static int take_all(struct ending *ending)
         const struct coxi_waiting *next = coxi_rounds_next(rounds, waiting);
         const struct coxi_round_part *part = part_of(ending, waiting, next);
         r = part != NULL ? take(ending, waiting, part->factor) : 0;
+        if (part != NULL && part->attempt != COXI_ATTEMPT_LATEST) {
+            n_found += waiting->commit.closure != last_found; /* it may have flushed */
+            last_found = waiting->commit.closure;
+        }
         waiting = next;
     }
-    return r;
+    return r == 0 ? check_found(ending, n_found) : r;
 }
 
 static int by_variable(const void *a, const void *b)

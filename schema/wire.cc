@@ -207,7 +207,7 @@ Body encode_commit(Builder &b, const struct coxi_commit &m)
     }
     return wire::CreateCommit(b, to_wire(m.session), m.incarnation, m.closure,
                               m.attempt, m.segment, m.last, touched, updates, m.step,
-                              m.loss_scale, m.round, pulled)
+                              m.loss_scale, m.round, pulled, m.n_waiting)
         .Union();
 }
 
@@ -222,6 +222,7 @@ bool decode_commit(const wire::Commit *m, struct coxi_commit *ret)
     ret->step = m->step();
     ret->loss_scale = m->loss_scale();
     ret->round = m->round();
+    ret->n_waiting = m->n_waiting();
     if (!take_array(m->touched(), &ret->touched, &ret->n_touched) ||
         !take_array(m->updates(), &ret->updates, &ret->n_updates) ||
         !take_array(m->pulled(), &ret->pulled, &ret->n_pulled) ||

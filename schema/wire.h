@@ -34,7 +34,7 @@ extern "C" {
  * wire.fbs, and a test fails if only one of the two was changed.
  */
 enum {
-    COXI_WIRE_VERSION = 8,
+    COXI_WIRE_VERSION = 9,
     COXI_WIRE_META_MAX = 16 * 1024 * 1024, /* longest encoded message, bytes */
     COXI_WIRE_NAME_MAX = 127,
     COXI_STALE_BUCKETS = 32,
@@ -272,6 +272,9 @@ struct coxi_commit {
     uint64_t round;   /* the updates wait until that round ends; 0: they do not */
     const uint64_t *pulled;
     size_t n_pulled; /* decoded: at most n_updates */
+    /* The end of a round: how many of its closures, of those that count by a numbered
+     * attempt, have commits that wait on this ps. */
+    uint32_t n_waiting;
     /* The worker that sends it. Not in the message: a ps takes it from the greeting. */
     struct coxi_maybe worker;
 };

@@ -171,7 +171,20 @@ static void on_answer(struct coxi_psc_request *request, int code,
 
 /* ---- the request */
 
-/* The end of the round as one commit. */
+/* How many closures that count have commits that wait on ps p. Of those that an older
+ * client had settled nothing waits: the ps that they touched have the round. */
+static uint32_t count_waiting(const struct coxi_round *round, uint32_t p)
+{
+    uint32_t n = 0;
+    const uint64_t *words = round->touched;
+    for (uint32_t i = 0; i < round->n; i++, words += round->n_words) {
+        uint32_t attempt = round->parts[i].attempt;
+        n += attempt != 0 && attempt != COXI_ATTEMPT_LATEST && has(words, p);
+    }
+    return n;
+}
+
+/* The end of the round as one commit, except for what differs from ps to ps. */
 static struct coxi_commit commit_of(const struct coxi_round *round,
                                     const struct coxi_update *update,
                                     const uint32_t *touched, size_t n_touched)
@@ -242,6 +255,7 @@ int coxi_round_send(struct coxi_round *round)
         answer->request.n_payload = 1;
         answer->request.done = on_answer;
         message.commit.incarnation = coxi_psc_incarnation(c->ps.clients[p]);
+        message.commit.n_waiting = count_waiting(round, p);
         int r = coxi_psc_submit_now(c->ps.clients[p], &message, &answer->request, true);
         if (r != 0) {
             note(answer, r, coxi_error_text());
@@ -288,11 +302,17 @@ int coxi_round_repeat(struct cox_coordinator *c, const struct coxi_closure *end,
     struct coxi_message message = {.kind = COXI_COMMIT};
     message.commit = commit_of(round, &update, touched, n_touched);
     message.commit.incarnation = coxi_psc_incarnation(c->ps.clients[p]);
+    message.commit.n_waiting = count_waiting(round, p);
     struct iovec payload = {parts, round->n * sizeof(*parts)};
     struct coxi_psc_request request = {.payload = &payload, .n_payload = 1};
     int r =
         coxi_psc_call(c->ps.clients[p], &message, &request, COXI_COMMITTED, NULL, NULL);
     free(touched);
     free(parts);
-    return r;
+    return r == COX_EDIVERGED
+               ? coxi_error(COX_EREPLAY,
+                            "round %llu was applied, had to be applied again because "
+                            "ps %u was lost, and was refused: %.300s",
+                            (unsigned long long)end->future.id.n, p, coxi_error_text())
+               : r;
 }

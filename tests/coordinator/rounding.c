@@ -8,7 +8,7 @@
 
 #include "tests/test.h"
 
-enum { ARGS = 5 };
+enum { ARGS = 6 };
 
 void rounding_open(struct rounding *s, int n_workers,
                    const struct cox_rounds_spec *spec, struct cox_options *options)
@@ -85,6 +85,9 @@ void rounding_start(struct rounding *s, const struct rounding_asked *asked,
         }
         if (asked->other[i]) {
             args[i][n++] = (struct cox_value)COX_SCALAR("other", COX_U8, &yes);
+        }
+        if (asked->stray[i]) {
+            args[i][n++] = (struct cox_value)COX_SCALAR("stray", COX_U8, &yes);
         }
         calls[i] = (struct cox_call)COX_CALL_INIT;
         calls[i].cursor = asked->cursors[i];

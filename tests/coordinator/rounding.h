@@ -23,6 +23,7 @@ struct rounding_asked {
     bool fail[ROUNDING_MEMBERS];
     bool half[ROUNDING_MEMBERS];  /* pushes for w0 only */
     bool other[ROUNDING_MEMBERS]; /* pushes for w1 only */
+    bool stray[ROUNDING_MEMBERS]; /* later attempts push for w0 only */
     bool keep[ROUNDING_MEMBERS];  /* its results, on the worker */
     uint64_t cursors[ROUNDING_MEMBERS];
     uint32_t only[ROUNDING_MEMBERS]; /* 1 + index of the worker; 0: any */

@@ -48,25 +48,33 @@ static int push(struct stock *s, uint64_t closure, uint32_t attempt, uint32_t va
     return stock_commit(s, &commit, ret_duplicate);
 }
 
-static int end_with(struct stock *s, const struct coxi_round_part *parts, size_t n,
-                    bool *ret_duplicate)
+/* Ends the round; commits of `n_waiting` closures that count should wait. */
+static int end_with(struct stock *s, const struct coxi_round_part parts[MEMBERS],
+                    uint32_t n_waiting, bool *ret_duplicate)
 {
     struct stock_commit commit;
     stock_begin(s, ROUND, &commit);
-    stock_add(&commit, 0, COXI_OP_ROUND, ROUND - n, n, parts, n * sizeof(*parts));
+    stock_add(&commit, 0, COXI_OP_ROUND, FIRST, MEMBERS, parts,
+              MEMBERS * sizeof(*parts));
+    commit.head.n_waiting = n_waiting;
     return stock_commit(s, &commit, ret_duplicate);
 }
 
-/* Ends the round: all four count, by `factor`. */
-static void end_all(struct stock *s, float factor)
+/* Ends the round: all four count, by `factor`, and `n_waiting` have commits. */
+static void end_these(struct stock *s, float factor, uint32_t n_waiting)
 {
     struct coxi_round_part parts[MEMBERS];
     for (size_t i = 0; i < MEMBERS; i++) {
         parts[i] = (struct coxi_round_part){1, factor};
     }
     bool duplicate = true;
-    assert_code(0, end_with(s, parts, MEMBERS, &duplicate));
+    assert_code(0, end_with(s, parts, n_waiting, &duplicate));
     assert_false(duplicate);
+}
+
+static void end_all(struct stock *s, float factor)
+{
+    end_these(s, factor, MEMBERS);
 }
 
 TEST(round_is_not_seen_before_its_end_and_then_as_one_step_of_its_mean)
@@ -171,8 +179,9 @@ TEST(round_counts_the_attempts_that_its_end_names)
 {
     static const struct {
         uint32_t attempt;
+        uint32_t n_waiting;
         float value;
-    } cases[] = {{0, -7}, {1, -8}, {2, -17}, {3, -7}, {COXI_ATTEMPT_LATEST, -17}};
+    } cases[] = {{0, 1, -7}, {1, 2, -8}, {2, 2, -17}, {COXI_ATTEMPT_LATEST, 1, -17}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct stock s;
         float value;
@@ -183,11 +192,35 @@ TEST(round_counts_the_attempts_that_its_end_names)
         assert_code(0, push(&s, FIRST, 1, v, &gradients[1], 1, NULL));
         assert_code(0, push(&s, FIRST + 1, 1, v, &gradients[2], 1, NULL));
         const struct coxi_round_part parts[MEMBERS] = {{cases[i].attempt, 1}, {1, 1}};
-        assert_code(0, end_with(&s, parts, MEMBERS, NULL));
+        assert_code(0, end_with(&s, parts, cases[i].n_waiting, NULL));
         stock_pull(&s, v, 1, &value, 4);
         assert_true(value == cases[i].value);
         stock_close(&s);
     }
+}
+
+TEST(round_is_not_ended_while_more_or_fewer_closures_wait_than_its_end_says)
+{
+    struct stock s;
+    float value;
+    const float one = 1;
+    const struct coxi_round_part parts[MEMBERS] = {{1, 1}, {2, 1}, {0, 1}, {1, 1}};
+    stock_open(&s);
+    uint32_t v = dense(&s, "v", COXI_OPTIMIZER_SGD, 1, 0, 1);
+    assert_code(COX_EDIVERGED, end_with(&s, parts, 1, NULL));
+    assert_code(0, push(&s, FIRST, 1, v, &one, 1, NULL));
+    assert_code(0, push(&s, FIRST + 1, 1, v, &one, 1, NULL)); /* another attempt */
+    assert_code(0, push(&s, FIRST + 2, 1, v, &one, 1, NULL)); /* does not count */
+    assert_code(COX_EDIVERGED, end_with(&s, parts, 2, NULL));
+    assert_error_names("2 closures of round 105 have touched ps 0");
+    assert_code(COX_EDIVERGED, end_with(&s, parts, 0, NULL));
+    assert_code(0, push(&s, FIRST + 1, 2, v, &one, 1, NULL));
+    stock_pull(&s, v, 1, &value, 4);
+    assert_true(value == 0);
+    assert_code(0, end_with(&s, parts, 2, NULL));
+    stock_pull(&s, v, 1, &value, 4);
+    assert_true(value == -2);
+    stock_close(&s);
 }
 
 TEST(round_applies_what_is_no_gradient_in_the_order_of_its_closures)
@@ -228,7 +261,7 @@ TEST(round_adds_up_whole_gradients_and_listed_rows)
     assert_code(0, coxi_buffer_append(&commit.payload, rows, sizeof(rows)));
     assert_code(0, coxi_buffer_append(&commit.payload, some, sizeof(some)));
     assert_code(0, stock_commit(&s, &commit, NULL));
-    end_all(&s, 1);
+    end_these(&s, 1, 3);
     stock_pull(&s, v, 4, values, sizeof(values));
     assert_true(values[0] == -12 && values[1] == -4 && values[2] == -3 &&
                 values[3] == -1104);
@@ -270,7 +303,7 @@ TEST(round_adds_up_the_segments_of_a_closure)
         stock_add(&commit, v, COXI_OP_GRADIENT, 0, 1, &gradient, 4);
         assert_code(0, stock_commit(&s, &commit, NULL));
     }
-    end_all(&s, 1);
+    end_these(&s, 1, 1);
     stock_pull(&s, v, 1, &value, 4);
     assert_true(value == -7);
     stock_close(&s);
@@ -331,7 +364,7 @@ TEST(round_refuses_ends_and_commits_that_make_no_sense)
     assert_code(COX_EINVAL, push(&s, FIRST, 1, v, ones, 2, NULL)); /* not its rows */
     assert_code(COX_ENOENT, push(&s, FIRST, 1, v + 1, ones, 1, NULL));
     assert_code(0, push(&s, FIRST, 1, v, ones, 1, NULL));
-    end_all(&s, 1); /* none of these has ended it */
+    end_these(&s, 1, 1); /* none of these has ended it */
     stock_pull(&s, v, 1, &value, 4);
     assert_true(value == -1);
     stock_close(&s);
@@ -358,13 +391,13 @@ TEST(round_that_finds_no_memory_can_be_ended_again)
     assert_code(0, coxi_buffer_append(&commit.payload, gradients, sizeof(gradients)));
     assert_code(0, stock_commit(&s, &commit, NULL));
     coxi_store_set_memory_max(s.store, stock_counts(&s).bytes + 100);
-    assert_code(COX_ENOMEM, end_with(&s, parts, MEMBERS, NULL));
+    assert_code(COX_ENOMEM, end_with(&s, parts, 1, NULL));
     float row[4];
     (void)stock_pull_row(&s, t, 17, row, sizeof(row));
     value = row[0];
     assert_true(value == 0);
     coxi_store_set_memory_max(s.store, 0);
-    assert_code(0, end_with(&s, parts, MEMBERS, NULL));
+    assert_code(0, end_with(&s, parts, 1, NULL));
     (void)stock_pull_row(&s, t, 17, row, sizeof(row));
     assert_true(row[0] == -1 && row[1] == 0);
     stock_close(&s);

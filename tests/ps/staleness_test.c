@@ -471,6 +471,7 @@ TEST(gradient_that_is_not_to_be_compensated_is_refused_or_applied_as_it_is)
     struct stock_commit commit;
     stock_begin(&s, 102, &commit);
     stock_add(&commit, 0, COXI_OP_ROUND, 101, 1, &part, sizeof(part));
+    commit.head.n_waiting = 1;
     assert_code(0, stock_commit(&s, &commit, NULL));
     assert_true(value_of(&s, v) == -3);
     stock_close(&s);
@@ -499,6 +500,7 @@ static float run_round(struct stock *s, uint32_t v, const uint64_t pulled[MEMBER
     for (int i = 0; i < 2; i++) { /* the second time is a duplicate */
         stock_begin(s, ROUND, &commit);
         stock_add(&commit, 0, COXI_OP_ROUND, FIRST, MEMBERS, parts, sizeof(parts));
+        commit.head.n_waiting = MEMBERS;
         assert_code(0, stock_commit(s, &commit, NULL));
     }
     h = seen(s, COXI_STALE_VARIABLE, v);

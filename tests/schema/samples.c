@@ -104,7 +104,7 @@ static const struct coxi_message samples[] = {
                                 .n_versions = LEN(versions)}},
     [COXI_COMMIT] = {.commit = {SESSION, 45, 46, 47, 48, true, touched, LEN(touched),
                                 updates, LEN(updates), 77, 1024.5F, 49, versions,
-                                LEN(versions)}},
+                                LEN(versions), 50}},
     [COXI_COMMITTED] = {.status = {.code = -21,
                                    .message = "another client",
                                    .duplicate = true}},
@@ -363,6 +363,7 @@ static void same_commit(message *a, message *b)
     assert_int_equal(x->step, y->step);
     assert_true(x->loss_scale == y->loss_scale);
     assert_int_equal(x->round, y->round);
+    assert_int_equal(x->n_waiting, y->n_waiting);
     ASSERT_SAME_ARRAY(x->touched, x->n_touched, y->touched, y->n_touched);
     ASSERT_SAME_ARRAY(x->updates, x->n_updates, y->updates, y->n_updates);
     ASSERT_SAME_ARRAY(x->pulled, x->n_pulled, y->pulled, y->n_pulled);

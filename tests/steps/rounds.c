@@ -52,13 +52,16 @@ static int see(struct cox_step *step)
  * Pushes the gradient -1 for both, after it has seen them. With an argument "weight" it
  * counts that much; with "path" its first attempt waits at a FIFO, between the two
  * pushes if there is an argument "flush"; with "fail" it fails. With "half" it pushes for
- * "w0" only, with "other" for "w1" only.
+ * "w0" only, with "other" for "w1" only. With "stray", which a step must not do, its later
+ * attempts push for "w0" only.
  */
 static int advance(struct cox_step *step)
 {
     const struct cox_value *weight = cox_step_argument(step, "weight");
     bool waits = cox_step_attempt(step) == 1 && cox_step_argument(step, "path") != NULL;
     bool flushes = cox_step_argument(step, "flush") != NULL;
+    bool strays =
+        cox_step_attempt(step) > 1 && cox_step_argument(step, "stray") != NULL;
     int r = see(step);
     if (r == 0 && weight != NULL) {
         r = cox_step_weight(step, *(const double *)weight->data);
@@ -75,7 +78,7 @@ static int advance(struct cox_step *step)
     if (r == 0 && waits && flushes) {
         r = wait_at(step);
     }
-    if (r == 0 && cox_step_argument(step, "half") == NULL) {
+    if (r == 0 && cox_step_argument(step, "half") == NULL && !strays) {
         r = push(step, "w1");
     }
     if (r == 0 && cox_step_argument(step, "fail") != NULL) {

@@ -222,6 +222,22 @@ TEST(closures_of_a_round_say_that_a_ps_is_lost_for_good)
     (void)cox_close(s.crew.c, 5000);
 }
 
+TEST(run_ends_if_a_step_of_a_round_touches_other_ps_when_it_is_replayed)
+{
+    struct rounding s;
+    rounding_open_sum(&s, 0);
+    rounding_start(&s, &(struct rounding_asked){.stray = {false, true}}, NULL);
+    assert_code(0, cox_join(s.crew.c, -1));
+    rounding_assert(&s, ROUNDING_MEMBERS);
+    crew_kill(crew_ps_process(&s.crew, 1));
+    float value;
+    assert_code(COX_EREPLAY,
+                cox_variable_read(s.crew.c, s.w[1], &value, sizeof(value)));
+    assert_error_names(
+        "4 closures of round 7 have touched ps 1, and commits of 3 wait");
+    (void)cox_close(s.crew.c, 5000);
+}
+
 TEST(run_ends_if_nobody_knows_whether_a_round_is_applied)
 {
     struct rounding s;
