@@ -75,7 +75,7 @@ static const struct options defaults = {
     .ids = 1000,
     .rate = 0.002,
     .l2 = 0.0001,
-    .lambda = 0.1,
+    .lambda = 0.01,
 };
 
 static void print_default(const struct item *item)
