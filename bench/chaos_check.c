@@ -42,6 +42,7 @@ void chaos_count_stats(struct chaos_client *client)
     count_more(client, CHAOS_SPECULATED, before->speculated, now.speculated);
     count_more(client, CHAOS_SPECULATION_WON, before->speculation_won,
                now.speculation_won);
+    count_more(client, CHAOS_OUT_OF_ROUNDS, before->late, now.late);
     count_more(client, CHAOS_RECOVERED, before->ps_recovered, now.ps_recovered);
     if (has_aged(client, before)) {
         count_more(client, CHAOS_AGED, before->ps_recovered, now.ps_recovered);

@@ -112,6 +112,10 @@ static const struct coxi_option options[] = {
            "with --mode sync: deterministic rounds; the checksum of what they train is "
            "the same in each run with this --seed, --steps and --round-size"),
     NUMBER("round-size", round_size, 1, CHAOS_ROUND_MAX, "4", "steps of a round"),
+    NUMBER(
+        "backups", backups, 0, CHAOS_ROUND_MAX - 1, "0",
+        "with --dataset: steps without which a round is complete; their records come "
+        "again"),
     SWITCH("dataset", dataset,
            "steps take the records of a data set, each of which adds 1 to a row of its "
            "own"),
@@ -206,13 +210,16 @@ static int take_mode(struct chaos_config *config)
         config->steps += config->round_size - 1;
         config->steps -= config->steps % config->round_size;
     }
-    if (config->deterministic && (strcmp(mode, "sync") != 0 || config->keep)) {
+    if (config->deterministic &&
+        (strcmp(mode, "sync") != 0 || config->keep || config->dataset)) {
         return coxi_error(COX_EINVAL, "--deterministic needs --mode sync, and goes "
-                                      "without --keep");
+                                      "without --keep and --dataset");
     }
-    return config->rounds && config->dataset
-               ? coxi_error(COX_EINVAL, "--dataset goes without rounds (--mode)")
-               : 0;
+    return config->backups == 0 ||
+                   (config->dataset && config->backups < config->round_size)
+               ? 0
+               : coxi_error(COX_EINVAL, "--backups needs --dataset, and a larger "
+                                        "--round-size");
 }
 
 static int check(const struct chaos_config *config, bool has_program)

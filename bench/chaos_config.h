@@ -42,6 +42,7 @@ struct chaos_config {
     bool everything;
     const char *mode;
     int64_t round_size;
+    int64_t backups;
     bool rounds;        /* by `mode` */
     uint32_t staleness; /* the same */
     bool deterministic;

@@ -14,6 +14,7 @@
 #include <zlib.h>
 
 #include "bench/chaos_client.h"
+#include "bench/chaos_rounds.h"
 #include "common/error.h"
 #include "common/file.h"
 #include "data/codec.h"
@@ -166,7 +167,7 @@ int chaos_dataset_run(struct chaos_dataset *dataset)
         if (r != 0) {
             return r;
         }
-        r = cox_schedule_next(client->c, dataset->visit, dataset->records, &call, NULL);
+        r = chaos_rounds_schedule_next(client, dataset->visit, dataset->records, &call);
         coxi_lock(&client->lock);
         client->result.n_scheduled += r == 0;
         coxi_unlock(&client->lock);

@@ -32,7 +32,8 @@
     X(CHAOS_MADE_AGAIN, "made_again")                                                  \
     X(CHAOS_SPECULATED, "second_attempts")                                             \
     X(CHAOS_SPECULATION_WON, "second_attempts_won")                                    \
-    X(CHAOS_RECOVERED, "recoveries")         /* of ps, in all clients */               \
+    X(CHAOS_OUT_OF_ROUNDS, "late")   /* steps that came too late for their round */    \
+    X(CHAOS_RECOVERED, "recoveries") /* of ps, in all clients */                       \
     X(CHAOS_AGED, "recoveries_of_aged_rows") /* ... beyond the age of rows */          \
     X(CHAOS_SAVED, "checkpoints_saved")      /* in all clients */                      \
     X(CHAOS_UNSAVED, "checkpoints_failed")                                             \

@@ -27,6 +27,7 @@ static int create(struct chaos_client *client, struct chaos_rounds *rounds)
     struct cox_rounds_spec spec = COX_ROUNDS_SPEC_INIT;
     int r = 0;
     spec.staleness = client->config->staleness;
+    spec.backups = (uint32_t)client->config->backups;
     spec.reduce = COX_REDUCE_SUM;
     spec.deterministic = client->config->deterministic;
     for (int64_t i = 0; r == 0 && i < client->config->ps; i++) {
@@ -87,8 +88,21 @@ int chaos_rounds_schedule(struct chaos_client *client, struct cox_call *const *c
     return cox_round_schedule(client->rounds->rounds, members, n, futures, NULL);
 }
 
+int chaos_rounds_schedule_next(struct chaos_client *client,
+                               struct cox_function *function,
+                               struct cox_dataset *records, const struct cox_call *call)
+{
+    return client->rounds == NULL
+               ? cox_schedule_next(client->c, function, records, call, NULL)
+               : cox_round_schedule_next(client->rounds->rounds, function, records,
+                                         call, chaos_rounds_size(client), NULL, NULL);
+}
+
 void chaos_rounds_check(struct chaos_client *client)
 {
+    if (client->dataset != NULL) {
+        return; /* its steps count records instead */
+    }
     if (client->config->deterministic) {
         chaos_exact_sum(client);
     }

@@ -8,6 +8,8 @@
 struct chaos_client;
 struct chaos_rounds;
 struct cox_call;
+struct cox_dataset;
+struct cox_function;
 struct cox_future;
 
 /* How many steps are scheduled together: those of a round, or 1. */
@@ -26,6 +28,13 @@ void chaos_rounds_plan(const struct chaos_client *client, uint64_t number,
 /* Schedules a round, or without --mode a step. `futures`: NULL, or receives them. */
 int chaos_rounds_schedule(struct chaos_client *client, struct cox_call *const *calls,
                           size_t n, struct cox_future **futures);
+
+/* Schedules a round, or without --mode a step, with the next tasks. Returns the library's
+ * code. */
+int chaos_rounds_schedule_next(struct chaos_client *client,
+                               struct cox_function *function,
+                               struct cox_dataset *records,
+                               const struct cox_call *call);
 
 /* Notes it if the variables are not what the steps add up to. */
 void chaos_rounds_check(struct chaos_client *client);

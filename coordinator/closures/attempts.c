@@ -286,7 +286,8 @@ static int take_result(struct coxi_seat *seat, struct coxi_closure *closure,
                             : coxi_future_keep(&closure->future, answer->result, len);
 }
 
-/* Ends the closure with the outcome of one of its attempts. */
+/* Ends the closure with the outcome of one of its attempts; or, in a round, stages it:
+ * its updates wait. */
 static void end_closure(struct coxi_seat *seat, struct coxi_closure *closure,
                         const struct answer *answer)
 {
@@ -300,12 +301,14 @@ static void end_closure(struct coxi_seat *seat, struct coxi_closure *closure,
         closure->future.c->closures->handouts->answered(
             closure, head->run_us, answer->result, head->result_len);
     }
+    bool waits = closure->round != NULL && closure->rerun == NULL;
     if (head->code == 0 && take_result(seat, closure, answer) != 0) {
-        closure->effect.applied = true; /* a restored ps still needs it */
+        closure->effect.applied = !waits; /* a restored ps still needs it */
         ending.state = COXI_FAILED;
         ending.code = COX_ENOMEM;
-        ending.text =
-            "all its updates are applied, but there is no memory for its results";
+        ending.text = waits ? "there is no memory for its results"
+                            : "all its updates are applied, but there is no memory for "
+                              "its results";
     } else if (head->code != 0) {
         size_t len =
             head->result_len < sizeof(text) ? head->result_len : sizeof(text) - 1;
@@ -320,8 +323,7 @@ static void end_closure(struct coxi_seat *seat, struct coxi_closure *closure,
         coxi_fatal(closure->future.c, ending.code, text);
         closure->effect.uncertain = false; /* the run is over: the ps are not asked */
     }
-    if (ending.state == COXI_DONE_OK && closure->round != NULL &&
-        closure->rerun == NULL) {
+    if (ending.state == COXI_DONE_OK && waits) {
         coxi_round_stage(closure, head->attempt, answer->weight, answer->touched,
                          head->touched_n);
     } else {

@@ -37,8 +37,10 @@ struct coxi_handout {
     uint32_t failures;    /* of earlier closures with this task */
     /* how often a closure with this task could not run, or its commit had no room */
     uint8_t mishaps;
-    bool again; /* it is not given out for the first time */
-    bool waits; /* otherwise it is under way */
+    uint8_t n_late; /* how often its closure came too late for its round */
+    bool late;      /* it waits because its closure did */
+    bool again;     /* it is not given out for the first time */
+    bool waits;     /* otherwise it is under way */
 };
 
 /* Set once, before the loop runs. Loop. */

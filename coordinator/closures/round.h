@@ -32,6 +32,7 @@
 #include "schema/wire.h"
 
 struct coxi_round_sending; /* round_end.c */
+struct coxi_schedule_task; /* schedule.h */
 
 enum coxi_member_state {
     COXI_MEMBER_OPEN,
@@ -202,10 +203,30 @@ void coxi_rounds_go_on(struct cox_coordinator *c);
 /* True if the end of the round must wait for _go_on. Loop. */
 bool coxi_round_is_paused(const struct coxi_round *round);
 
-/* ---- sequences (rounds.c) */
+/* ---- sequences, and scheduling rounds (rounds.c). Any thread, unless noted */
+
+/* A round that is to be scheduled. */
+struct coxi_round_plan {
+    struct cox_rounds *rounds;
+    size_t n; /* members; at most COX_ROUND_MAX */
+    uint32_t needed;
+    /* Makes member i (schedule.h); `held`: the user will hold its future. */
+    int (*make)(const struct coxi_round_plan *plan, size_t i, bool held,
+                struct coxi_closure **ret);
+    const void *arg;                        /* for `make` */
+    const struct coxi_schedule_task *tasks; /* of the members; NULL: they have none */
+    struct cox_future **futures;            /* as for cox_round_schedule */
+    struct cox_future **ret_end;
+};
+
+/* COX_EINVAL: the sequence cannot have rounds of n members. `what`: the user's call. */
+int coxi_round_check(const struct cox_rounds *rounds, const char *what, size_t n);
+
+/* Errors: those of cox_round_schedule; then no member has its task. */
+int coxi_round_schedule(const struct coxi_round_plan *plan);
 
 /* The sequence with that id, which an older client has left; made if it is new.
- * COX_ENOMEM. Any thread. */
+ * COX_ENOMEM. */
 int coxi_rounds_inherit(struct cox_coordinator *c, uint64_t id,
                         const struct cox_rounds_spec *spec, struct cox_rounds **ret);
 

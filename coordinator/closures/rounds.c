@@ -186,25 +186,22 @@ int coxi_round_new(struct cox_rounds *rounds, uint32_t n, uint32_t needed,
 
 /* ---- scheduling */
 
-/* A round that is being scheduled: its members, then its end. */
+/* A round that is being scheduled. */
 struct scheduling {
+    const struct coxi_round_plan *plan;
     struct coxi_round *round;
-    struct coxi_closure **closures;
-    size_t n;                    /* made so far */
-    struct cox_future **futures; /* NULL: the user holds none */
-    struct cox_future **ret_end; /* the same */
+    struct coxi_closure **closures; /* its members, then its end */
+    size_t n;                       /* made so far */
 };
 
 /* Makes the members. */
-static int make(struct scheduling *s, const struct cox_round_call *calls, size_t n)
+static int make(struct scheduling *s)
 {
-    const struct cox_rounds *rounds = s->round->rounds;
+    const struct coxi_round_plan *plan = s->plan;
     int r = 0;
-    for (size_t i = 0; r == 0 && i < n; i++) {
+    for (size_t i = 0; r == 0 && i < plan->n; i++) {
         struct coxi_closure *closure;
-        r = (rounds->spec.deterministic != 0 ? coxi_schedule_make_placed
-                                             : coxi_schedule_make)(
-            rounds->c, calls[i].function, calls[i].call, s->futures != NULL, &closure);
+        r = plan->make(plan, i, plan->futures != NULL, &closure);
         if (r == 0) {
             coxi_round_join(s->round, closure);
             s->closures[s->n++] = closure;
@@ -218,10 +215,10 @@ static int make(struct scheduling *s, const struct cox_round_call *calls, size_t
 /* The user holds the futures that were asked for (before the loop may settle them). */
 static void hold(const struct scheduling *s)
 {
-    for (size_t i = 0; s->futures != NULL && i < s->round->n; i++) {
+    for (size_t i = 0; s->plan->futures != NULL && i < s->plan->n; i++) {
         coxi_schedule_hold(s->closures[i]);
     }
-    if (s->ret_end != NULL) {
+    if (s->plan->ret_end != NULL) {
         coxi_schedule_hold(s->round->end);
     }
 }
@@ -229,16 +226,17 @@ static void hold(const struct scheduling *s)
 /* Gives them to the user; or, if they were not scheduled, takes them back. */
 static void give(const struct scheduling *s, bool scheduled)
 {
-    for (size_t i = 0; s->futures != NULL && i < s->round->n; i++) {
+    const struct coxi_round_plan *plan = s->plan;
+    for (size_t i = 0; plan->futures != NULL && i < plan->n; i++) {
         if (scheduled) {
-            s->futures[i] = &s->closures[i]->future;
+            plan->futures[i] = &s->closures[i]->future;
         } else {
             cox_future_free(&s->closures[i]->future);
         }
     }
-    if (s->ret_end != NULL && scheduled) {
-        *s->ret_end = &s->round->end->future;
-    } else if (s->ret_end != NULL) {
+    if (plan->ret_end != NULL && scheduled) {
+        *plan->ret_end = &s->round->end->future;
+    } else if (plan->ret_end != NULL) {
         cox_future_free(&s->round->end->future);
     }
 }
@@ -289,6 +287,9 @@ static int enter(const struct scheduling *s)
         place(c, s);
         /* the user's before the loop's: it may free what nobody holds */
         give(s, true);
+        for (size_t i = 0; s->plan->tasks != NULL && i < s->plan->n; i++) {
+            coxi_schedule_give_task(s->closures[i], s->plan->tasks[i].handout);
+        }
         alone = coxi_schedule_enter(c, s->closures, s->n);
     }
     coxi_unlock(&c->lock);
@@ -313,34 +314,64 @@ static void scheduling_fini(struct scheduling *s, bool scheduled)
     free(s->closures);
 }
 
-int cox_round_schedule(struct cox_rounds *rounds, const struct cox_round_call *calls,
-                       size_t n, struct cox_future **futures,
-                       struct cox_future **ret_end)
+int coxi_round_check(const struct cox_rounds *rounds, const char *what, size_t n)
 {
-    struct scheduling s = {.futures = futures, .ret_end = ret_end};
-    if (rounds == NULL || calls == NULL || n == 0 || n > COX_ROUND_MAX) {
+    if (rounds == NULL || n == 0 || n > COX_ROUND_MAX) {
         return coxi_error(COX_EINVAL,
-                          "cox_round_schedule needs a sequence of rounds, and 1 to %d "
-                          "calls",
+                          "%s needs a sequence of rounds, and 1 to %d closures", what,
                           COX_ROUND_MAX);
     }
-    if (rounds->spec.backups >= n) {
-        return coxi_error(COX_EINVAL,
-                          "a round of %zu closures cannot have %u backups: it would be "
-                          "complete without any",
-                          n, rounds->spec.backups);
-    }
-    int r = coxi_round_new(rounds, (uint32_t)n, (uint32_t)n - rounds->spec.backups,
-                           &s.round);
+    return rounds->spec.backups < n
+               ? 0
+               : coxi_error(COX_EINVAL,
+                            "a round of %zu closures cannot have %u backups: it would "
+                            "be complete without any",
+                            n, rounds->spec.backups);
+}
+
+int coxi_round_schedule(const struct coxi_round_plan *plan)
+{
+    struct scheduling s = {.plan = plan};
+    int r = coxi_round_new(plan->rounds, (uint32_t)plan->n, plan->needed, &s.round);
     if (r != 0) {
         return r;
     }
-    s.closures = calloc(n + 1, sizeof(struct coxi_closure *));
-    r = s.closures == NULL ? coxi_error_memory("a round") : make(&s, calls, n);
+    s.closures = calloc(plan->n + 1, sizeof(struct coxi_closure *));
+    r = s.closures == NULL ? coxi_error_memory("a round") : make(&s);
     if (r == 0) {
         s.closures[s.n++] = s.round->end;
         r = enter(&s);
     }
     scheduling_fini(&s, r == 0);
     return r;
+}
+
+/* The closure of a call. */
+static int make_call(const struct coxi_round_plan *plan, size_t i, bool held,
+                     struct coxi_closure **ret)
+{
+    const struct cox_round_call *call = (const struct cox_round_call *)plan->arg + i;
+    return (plan->rounds->spec.deterministic != 0 ? coxi_schedule_make_placed
+                                                  : coxi_schedule_make)(
+        plan->rounds->c, call->function, call->call, held, ret);
+}
+
+int cox_round_schedule(struct cox_rounds *rounds, const struct cox_round_call *calls,
+                       size_t n, struct cox_future **futures,
+                       struct cox_future **ret_end)
+{
+    int r = coxi_round_check(rounds, "cox_round_schedule", n);
+    if (r == 0 && calls == NULL) {
+        r = coxi_error(COX_EINVAL, "cox_round_schedule needs calls");
+    }
+    return r != 0 ? r
+                  : coxi_round_schedule(&(struct coxi_round_plan){
+                        .rounds = rounds,
+                        .n = n,
+                        .needed = (uint32_t)n - rounds->spec.backups,
+                        .make = make_call,
+                        .arg = calls,
+                        .futures = futures,
+                        .ret_end = ret_end,
+                    });
 }

@@ -226,6 +226,13 @@ int coxi_schedule_await(struct cox_coordinator *c, const struct coxi_closure *cl
     return 0;
 }
 
+void coxi_schedule_give_task(struct coxi_closure *closure, struct coxi_handout *handout)
+{
+    handout->closure = closure;
+    closure->task = handout;
+    closure->quiet = true;
+}
+
 bool coxi_schedule_enter(struct cox_coordinator *c,
                          struct coxi_closure *const *closures, size_t n)
 {
@@ -281,7 +288,7 @@ struct scheduled {
     struct cox_call known; /* checked, in this version's form */
     size_t args_len;       /* bytes of its packed arguments */
     uint32_t timeout_ms;
-    struct coxi_handout *task; /* of a data set; NULL: none */
+    const struct coxi_schedule_task *task; /* of a data set; NULL: none */
     bool held; /* the user will hold the future, and so needs what it keeps */
 };
 
@@ -335,18 +342,6 @@ static int check_function(const struct cox_coordinator *c,
                                         "function of a module of it");
 }
 
-/* Gives the closure the task; back, if `task` is NULL. */
-static void set_task(struct coxi_closure *closure, struct coxi_handout *task)
-{
-    if (task != NULL) {
-        task->closure = closure;
-        closure->quiet = true;
-    } else {
-        closure->task->closure = NULL;
-    }
-    closure->task = task;
-}
-
 static int schedule(struct cox_coordinator *c, const struct scheduled *what, bool wait,
                     struct cox_future **ret)
 {
@@ -359,15 +354,13 @@ static int schedule(struct cox_coordinator *c, const struct scheduled *what, boo
         coxi_schedule_hold(closure);
     }
     coxi_lock(&c->lock);
-    if (what->task != NULL) {
-        set_task(closure, what->task);
-    }
     bool alone = false;
     r = coxi_schedule_await(c, closure, wait);
+    if (r == 0 && what->task != NULL) {
+        coxi_schedule_give_task(closure, what->task->handout);
+    }
     if (r == 0) {
         alone = coxi_schedule_enter(c, &closure, 1);
-    } else if (what->task != NULL) {
-        set_task(closure, NULL);
     }
     coxi_unlock(&c->lock);
     if (r != 0) {
@@ -471,23 +464,37 @@ int cox_try_schedule(struct cox_coordinator *c, struct cox_function *function,
     return schedule_call(c, function, call, false, ret);
 }
 
+/* The same for a call with a task, which is checked. */
+static int describe_task(struct cox_coordinator *c, struct cox_function *function,
+                         const struct cox_call *call,
+                         const struct coxi_schedule_task *task, bool held,
+                         struct scheduled *ret)
+{
+    *ret = (struct scheduled){function, *call, 0, task->timeout_ms, task, held};
+    int r = check_function(c, function);
+    r = r == 0 ? coxi_values_size(call->args, call->n_args, &ret->args_len) : r;
+    return r == 0 && ret->args_len > COXI_CALL_ARGS_MAX
+               ? coxi_error(COX_ELIMIT, "a call's arguments have more than %d bytes",
+                            COXI_CALL_ARGS_MAX)
+               : r;
+}
+
+int coxi_schedule_make_task(struct cox_coordinator *c, struct cox_function *function,
+                            const struct cox_call *call,
+                            const struct coxi_schedule_task *task, bool held,
+                            struct coxi_closure **ret)
+{
+    struct scheduled what;
+    int r = describe_task(c, function, call, task, held, &what);
+    return r == 0 ? closure_new(c, &what, ret) : r;
+}
+
 int coxi_schedule_task(struct cox_coordinator *c, struct cox_function *function,
                        const struct cox_call *call,
                        const struct coxi_schedule_task *task, struct cox_future **ret)
 {
-    struct scheduled what = {.function = function,
-                             .known = *call,
-                             .timeout_ms = task->timeout_ms,
-                             .task = task->handout,
-                             .held = ret != NULL};
-    int r = check_function(c, function);
-    if (r == 0) {
-        r = coxi_values_size(call->args, call->n_args, &what.args_len);
-    }
-    if (r == 0 && what.args_len > COXI_CALL_ARGS_MAX) {
-        r = coxi_error(COX_ELIMIT, "a call's arguments have more than %d bytes",
-                       COXI_CALL_ARGS_MAX);
-    }
+    struct scheduled what;
+    int r = describe_task(c, function, call, task, ret != NULL, &what);
     return r == 0 ? schedule(c, &what, true, ret) : r;
 }
 

@@ -36,24 +36,26 @@ void coxi_intake_wait(struct cox_coordinator *c) COXI_REQUIRES(c->lock);
  * 0. Unlocks meanwhile. */
 int coxi_intake_await_id(struct cox_coordinator *c) COXI_REQUIRES(c->lock);
 
-/* Schedules a closure with a task of a data set. `call` is checked and has the packed
- * task as its first argument. On success the closure has the hand-out, and
- * handout->closure is set; otherwise it is not. Errors: those of cox_schedule. */
+/* A task of a data set that is given out to a closure. */
 struct coxi_schedule_task {
     struct coxi_handout *handout;
     uint32_t timeout_ms; /* 0: none */
 };
 
+/* Schedules a closure with a task. `call` is checked and has the packed task as its
+ * first argument. On success the closure has the hand-out, and handout->closure is set;
+ * otherwise it is not. Errors: those of cox_schedule. */
 int coxi_schedule_task(struct cox_coordinator *c, struct cox_function *function,
                        const struct cox_call *call,
                        const struct coxi_schedule_task *task, struct cox_future **ret);
 
 /*
  * Several closures together, whose ids then follow one another: make each of them
- * (_make; errors of cox_schedule; `held`: the user will hold its future; _make_placed: of
- * deterministic rounds, with the place as its first argument), wait for room
- * (_await; without `wait`: COX_EAGAIN), give them to the loop (_enter), and wake it
- * without the lock (_wake, with what _enter has returned).
+ * (_make; _make_placed: of deterministic rounds, with the place as its first argument;
+ * _make_task: with a task, its call as for coxi_schedule_task; errors of cox_schedule;
+ * `held`: the user will hold its future), wait for room (_await; without `wait`:
+ * COX_EAGAIN), give them their tasks (_give_task), give them to the loop (_enter), and
+ * wake it without the lock (_wake, with what _enter has returned).
  */
 int coxi_schedule_make(struct cox_coordinator *c, struct cox_function *function,
                        const struct cox_call *call, bool held,
@@ -61,8 +63,14 @@ int coxi_schedule_make(struct cox_coordinator *c, struct cox_function *function,
 int coxi_schedule_make_placed(struct cox_coordinator *c, struct cox_function *function,
                               const struct cox_call *call, bool held,
                               struct coxi_closure **ret);
+int coxi_schedule_make_task(struct cox_coordinator *c, struct cox_function *function,
+                            const struct cox_call *call,
+                            const struct coxi_schedule_task *task, bool held,
+                            struct coxi_closure **ret);
 int coxi_schedule_await(struct cox_coordinator *c, const struct coxi_closure *closure,
                         bool wait) COXI_REQUIRES(c->lock);
+void coxi_schedule_give_task(struct coxi_closure *closure,
+                             struct coxi_handout *handout) COXI_REQUIRES_C_LOCK;
 bool coxi_schedule_enter(struct cox_coordinator *c,
                          struct coxi_closure *const *closures, size_t n)
     COXI_REQUIRES(c->lock);

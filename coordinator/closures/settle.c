@@ -366,14 +366,15 @@ static void end_as(struct coxi_closure *closure, int code, const char *text)
  * True if an error that cancels everything spares the closure: it counts already, on
  * some ps at least or in the checkpoint of an older client, and only runs again for its
  * results or for a ps that lacks it. So does a closure with a task of which a part may be
- * applied: its task could not be given out again.
+ * applied (not in a round): its task could not be given out again.
  */
 static bool is_spared(const struct coxi_closure *closure, int code)
 {
     struct cox_coordinator *c = closure->future.c;
     return code == COX_ECANCELLED && !c->phase.closing &&
            (closure->effect.applied || closure->older.inherited ||
-            (closure->task != NULL && closure->effect.uncertain) ||
+            (closure->task != NULL && closure->effect.uncertain &&
+             closure->round == NULL) ||
             (closure->rerun != NULL && closure->rerun->urgent &&
              coxi_ps_recovering(c)));
 }

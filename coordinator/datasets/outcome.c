@@ -4,6 +4,9 @@
  *   done                             over, and counted
  *   cancelled, or no worker was there
  *                                    to be given out again
+ *   too late for its round           to be given out again after a rest, or when no
+ *                                    other is left: a task that is slow itself must not
+ *                                    take a worker in each round
  *   its step could not run, or its commit had no room
  *                                    to be given out again after a rest
  *   failed, and nothing of it is applied
@@ -11,7 +14,7 @@
  *                                    and a damaged file: skipped
  *   failed, and a part of it is or may be applied
  *                                    failed: another closure would count that part
- *                                    twice
+ *                                    twice. Of a round nothing is applied before all of it is
  *
  * Errors of these closures are not errors of the run (settle.c), except that there is
  * no worker.
@@ -36,7 +39,7 @@
 #include "data/name.h"
 #include "data/task.h"
 
-enum outcome { DONE, GIVEN_BACK, NOT_TRIED, TRIED_AGAIN, FAILED, SKIPPED };
+enum outcome { DONE, GIVEN_BACK, LATE, NOT_TRIED, TRIED_AGAIN, FAILED, SKIPPED };
 
 enum {
     REST_FIRST_MS = 100,
@@ -84,6 +87,9 @@ static enum outcome outcome_of(const struct coxi_closure *closure,
     if (leaves_trace(closure)) {
         return FAILED;
     }
+    if (closure->future.code == COX_ELATE) {
+        return LATE;
+    }
     if (is_elsewhere(closure)) {
         return GIVEN_BACK;
     }
@@ -96,7 +102,7 @@ static enum outcome outcome_of(const struct coxi_closure *closure,
     return handout->failures + 1 < spec->failures_max ? TRIED_AGAIN : FAILED;
 }
 
-/* When a task may be given out again, of which `n` closures have failed. */
+/* When a task may be given out again, of which `n` closures have failed or come late. */
 static uint64_t due_after(uint32_t n)
 {
     uint64_t rest_ms = (uint64_t)REST_FIRST_MS << (n < 8 ? n - 1 : 7);
@@ -279,7 +285,7 @@ static void settled(struct coxi_closure *closure)
     char text[COXI_TEXT_MAX] = "";
     coxi_lock(&dataset->c->lock);
     enum outcome outcome = outcome_of(closure, handout);
-    if (outcome != DONE && outcome != GIVEN_BACK) {
+    if (outcome != DONE && outcome != GIVEN_BACK && outcome != LATE) {
         tell_reason(closure, handout, text);
     }
     switch (outcome) {
@@ -297,6 +303,11 @@ static void settled(struct coxi_closure *closure)
         dataset->lacks_worker =
             dataset->lacks_worker || closure->future.code == COX_ENOWORKER;
         coxi_tasks_return(&dataset->tasks, handout, 0);
+        break;
+    case LATE:
+        handout->n_late = (uint8_t)(handout->n_late + (handout->n_late < UINT8_MAX));
+        coxi_tasks_return(&dataset->tasks, handout, due_after(handout->n_late));
+        handout->late = true;
         break;
     case FAILED:
     case SKIPPED:

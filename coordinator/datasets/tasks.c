@@ -63,22 +63,40 @@ static bool may_begin(const struct coxi_tasks *tasks, uint64_t limit)
            coxi_tasks_under_way(tasks) + tasks->waiting.n < COXI_AHEAD_MAX;
 }
 
+/* The lowest one that waits because it came late, and is below the limit. */
+static struct coxi_handout *first_late(const struct coxi_tasks *tasks, uint64_t limit)
+{
+    struct coxi_handout *handout = coxi_positions_from(&tasks->waiting, 0);
+    while (handout != NULL && !handout->late) {
+        handout = coxi_positions_from(&tasks->waiting, handout->position + 1);
+    }
+    return handout != NULL && handout->position < limit ? handout : NULL;
+}
+
+static struct coxi_handout *take_again(struct coxi_tasks *tasks,
+                                       struct coxi_handout *handout)
+{
+    coxi_positions_drop(&tasks->waiting, handout);
+    handout->bytes = handout->records = 0;
+    handout->late = false;
+    coxi_tasks_adopt(tasks, handout);
+    return handout;
+}
+
 struct coxi_handout *coxi_tasks_take(struct coxi_tasks *tasks, uint64_t limit,
                                      uint64_t now_ms, struct coxi_handout *spare)
 {
     struct coxi_handout *due = coxi_positions_first_due(&tasks->waiting, now_ms);
     if (due != NULL && due->position < limit) {
-        coxi_positions_drop(&tasks->waiting, due);
-        due->bytes = due->records = 0;
-        coxi_tasks_adopt(tasks, due);
-        return due;
+        return take_again(tasks, due);
     }
-    if (!may_begin(tasks, limit)) {
-        return NULL;
+    if (may_begin(tasks, limit)) {
+        spare->position = tasks->next++;
+        append(&tasks->fresh, spare);
+        return spare;
     }
-    spare->position = tasks->next++;
-    append(&tasks->fresh, spare);
-    return spare;
+    struct coxi_handout *late = first_late(tasks, limit);
+    return late != NULL ? take_again(tasks, late) : NULL;
 }
 
 /* It is in no list. */
@@ -134,6 +152,25 @@ bool coxi_tasks_has_again(const struct coxi_tasks *tasks, uint64_t position)
     const struct coxi_handout *waits = coxi_positions_from(&tasks->waiting, position);
     return (again != NULL && again->position == position) ||
            (waits != NULL && waits->position == position);
+}
+
+bool coxi_tasks_may_come(const struct coxi_tasks *tasks, uint64_t limit)
+{
+    const struct coxi_handout *waits = coxi_positions_from(&tasks->waiting, 0);
+    const struct coxi_handout *fresh = tasks->fresh.first;
+    const struct coxi_handout *again = coxi_positions_from(&tasks->again, 0);
+    if ((tasks->next < limit && tasks->next < tasks->end) ||
+        (waits != NULL && waits->position < limit)) {
+        return true;
+    }
+    while (fresh != NULL && fresh->closure == NULL) {
+        fresh = fresh->next;
+    }
+    while (again != NULL && again->closure == NULL) {
+        again = coxi_positions_from(&tasks->again, again->position + 1);
+    }
+    return (fresh != NULL && fresh->position < limit) ||
+           (again != NULL && again->position < limit);
 }
 
 uint64_t coxi_tasks_floor(const struct coxi_tasks *tasks)

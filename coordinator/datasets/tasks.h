@@ -15,7 +15,8 @@
  * COXI_AHEAD_MAX; nothing for any other. When there are as many, only tasks that wait
  * are given out.
  * Cost: O(1) for a task that is given out once; O(log n) for one that is given out
- * again; the functions for manifests look at each task under way or waiting.
+ * again; _may_come looks at those that have no closure yet, and the functions for
+ * manifests look at each task under way or waiting.
  *
  * Threads: none of its own; the coordinator's data sets hold c->lock.
  */
@@ -52,8 +53,8 @@ void coxi_tasks_fini(struct coxi_tasks *tasks);
 
 /*
  * Takes a task below position `limit` that is to be given out; puts it under way. It is
- * one that has waited and is due at `now_ms`, or `spare` (which is then taken). NULL:
- * there is none.
+ * one that has waited and is due at `now_ms`, or `spare` (which is then taken), or else
+ * one that came late and is not due yet. NULL: there is none.
  */
 struct coxi_handout *coxi_tasks_take(struct coxi_tasks *tasks, uint64_t limit,
                                      uint64_t now_ms, struct coxi_handout *spare);
@@ -76,6 +77,10 @@ void coxi_tasks_adopt(struct coxi_tasks *tasks, struct coxi_handout *handout);
 
 /* True if the task waits, or is under way, but not for the first time. */
 bool coxi_tasks_has_again(const struct coxi_tasks *tasks, uint64_t position);
+
+/* True if a task below position `limit` may be given out now or later, besides those that
+ * were taken and have no closure yet. */
+bool coxi_tasks_may_come(const struct coxi_tasks *tasks, uint64_t limit);
 
 /* How many are under way. */
 size_t coxi_tasks_under_way(const struct coxi_tasks *tasks);

@@ -14,7 +14,8 @@
  *
  * The files are cut into tasks. Each closure of cox_schedule_next gets one task; its
  * step takes the records in batches (cox_step_batch in coxswain/step.h). If the closure
- * fails, its task is given to another one. A client that goes on from a checkpoint goes
+ * fails, its task is given to another one. cox_round_schedule_next (coxswain/round.h)
+ * gives tasks to the closures of a round. A client that goes on from a checkpoint goes
  * on with the tasks that the checkpoint lacks.
  */
 #ifndef COXSWAIN_DATASET_H

@@ -30,6 +30,7 @@ extern "C" {
 
 struct cox_call;
 struct cox_coordinator;
+struct cox_dataset;
 struct cox_function;
 struct cox_future;
 struct cox_rounds;
@@ -120,6 +121,36 @@ COX_API int cox_round_schedule(struct cox_rounds *rounds,
                                const struct cox_round_call *calls, size_t n,
                                struct cox_future **futures,
                                struct cox_future **ret_end);
+
+/*
+ * The same with the next n tasks of a data set (coxswain/dataset.h): each closure of the
+ * round runs `function` with one of them, and with `call` as for cox_schedule_next. Let
+ * steps give the number of their records as cox_step_weight, if tasks differ in size.
+ *
+ * A round has tasks of one epoch. It waits until there are n, and the last round of an
+ * epoch, which it schedules when no other task of the epoch is left, has fewer closures.
+ * Such a round is complete with n - backups of them, or with all if there are not more.
+ * Of `futures` (room for n) those without a closure are NULL. An epoch begins when each
+ * task of the one before is over.
+ *
+ * A task is done when its closure counts in a round that is applied. A closure that came
+ * late (COX_ELATE), was cancelled, or was in a round that has failed gives its task
+ * back, and a later round gets it: if it came late, when no other task is left, or after
+ * a rest (100 ms, twice as long each time, at most 10 s). None of these is a failure of the task; nor is a step
+ * that flushes and fails any worse than one that fails, because nothing of a round is
+ * applied before all of it is. If a closure fails and its round cannot be complete
+ * without it, the tasks of the others come again.
+ *
+ * COX_EEOF, and the errors of tasks that have failed: as cox_schedule_next. COX_EINVAL,
+ * also: the rounds are deterministic. Other errors: those of cox_schedule_next and
+ * cox_round_schedule.
+ */
+COX_API int cox_round_schedule_next(struct cox_rounds *rounds,
+                                    struct cox_function *function,
+                                    struct cox_dataset *dataset,
+                                    const struct cox_call *call, size_t n,
+                                    struct cox_future **futures,
+                                    struct cox_future **ret_end);
 
 #ifdef __cplusplus
 }

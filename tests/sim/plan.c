@@ -85,6 +85,11 @@ void sim_plan_make(uint64_t seed, uint32_t n_calls, struct sim_plan *ret)
         struct draw rounds = {seed ^ UINT64_C(0x1b873593), 0};
         plan_rounds(&rounds, ret);
     }
+    if (ret->n_tasks > 0 && sim_hash(seed, 2003) % 2 == 0) {
+        ret->task_round = 1 + (uint32_t)(sim_hash(seed, 2004) % 4);
+        ret->task_backups = (uint32_t)(sim_hash(seed, 2005) % ret->task_round);
+        ret->task_staleness = (uint32_t)(sim_hash(seed, 2006) % 3);
+    }
 }
 
 static bool straggles(const struct sim_plan *plan, uint32_t number)

@@ -92,6 +92,9 @@ struct sim_plan {
     bool brittle;     /* some calls are: a replay may fail, which ends the run */
     uint32_t n_tasks; /* of an epoch of the data set; 0: there is none */
     uint32_t n_epochs;
+    uint32_t task_round; /* tasks are given out in rounds of so many; 0: one by one */
+    uint32_t task_backups;
+    uint32_t task_staleness;
     uint32_t rough;       /* actions and unusual endings come once in this many calls */
     uint32_t n_sequences; /* of rounds; 0: all calls are asynchronous */
     struct sim_sequence sequences[SIM_SEQUENCES_MAX];

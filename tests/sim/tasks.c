@@ -50,6 +50,15 @@ static int create_variable(struct sim_tasks *tasks, uint32_t ps)
     return cox_variable_create(tasks->c, &spec, &tasks->counted[ps]);
 }
 
+static int create_rounds(struct sim_tasks *tasks)
+{
+    struct cox_rounds_spec spec = COX_ROUNDS_SPEC_INIT;
+    spec.backups = plan->task_backups;
+    spec.staleness = plan->task_staleness;
+    return plan->task_round > 0 ? cox_rounds_create(tasks->c, &spec, &tasks->rounds)
+                                : 0;
+}
+
 int sim_tasks_create(struct sim_tasks *tasks, struct cox_coordinator *c,
                      struct cox_module *module)
 {
@@ -71,7 +80,16 @@ int sim_tasks_create(struct sim_tasks *tasks, struct cox_coordinator *c,
     spec.epochs = plan->n_epochs;
     spec.shuffle = plan->seed % 2;
     r = r == 0 ? cox_dataset_create(c, &spec, &tasks->dataset) : r;
+    r = r == 0 ? create_rounds(tasks) : r;
     return r == 0 ? cox_function_get(module, "count_task", &tasks->step) : r;
+}
+
+static int give(const struct sim_tasks *tasks)
+{
+    return tasks->rounds == NULL
+               ? cox_schedule_next(tasks->c, tasks->step, tasks->dataset, NULL, NULL)
+               : cox_round_schedule_next(tasks->rounds, tasks->step, tasks->dataset,
+                                         NULL, plan->task_round, NULL, NULL);
 }
 
 int sim_tasks_give(const struct sim_tasks *tasks, uint32_t number)
@@ -81,19 +99,17 @@ int sim_tasks_give(const struct sim_tasks *tasks, uint32_t number)
         return 0;
     }
     int r = cox_dataset_progress(tasks->c, tasks->dataset, &progress);
-    return r == 0 && progress.todo > 0
-               ? cox_schedule_next(tasks->c, tasks->step, tasks->dataset, NULL, NULL)
-               : r;
+    return r == 0 && progress.todo > 0 ? give(tasks) : r;
 }
 
 int sim_tasks_finish(const struct sim_tasks *tasks)
 {
     int r = tasks->dataset == NULL ? COX_EEOF : 0;
     while (r == 0) {
-        r = cox_schedule_next(tasks->c, tasks->step, tasks->dataset, NULL, NULL);
+        r = give(tasks);
     }
     if (r != COX_EEOF) { /* tasks have failed, which is told once */
-        r = cox_schedule_next(tasks->c, tasks->step, tasks->dataset, NULL, NULL);
+        r = give(tasks);
     }
     return r == COX_EEOF ? 0 : r;
 }

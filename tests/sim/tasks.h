@@ -18,6 +18,7 @@ struct sim_tasks {
     struct cox_coordinator *c;
     struct cox_dataset *dataset;
     struct cox_function *step;
+    struct cox_rounds *rounds;                /* NULL: tasks are given out one by one */
     struct cox_variable *counted[SIM_PS_MAX]; /* "t0" ... */
 };
 
@@ -28,7 +29,7 @@ void sim_tasks_begin(const struct sim_plan *plan);
 int sim_tasks_create(struct sim_tasks *tasks, struct cox_coordinator *c,
                      struct cox_module *module);
 
-/* Before call `number` is scheduled: gives a task out, or not. */
+/* Before call `number` is scheduled: gives out a task or a round of them, or none. */
 int sim_tasks_give(const struct sim_tasks *tasks, uint32_t number);
 
 /* Gives out the tasks that are left, until all are over. */

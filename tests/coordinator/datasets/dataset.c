@@ -65,22 +65,53 @@ void rows_close(struct rows *rows)
     crew_close(&rows->crew);
 }
 
-int rows_run(struct rows *rows, const char *step, const struct rows_arg *args,
-             size_t n_args)
+/* A call with the arguments, which `values` has. */
+static struct cox_call call_with(const struct rows_arg *args, size_t n_args,
+                                 struct cox_value values[ARGS_MAX])
 {
-    struct cox_value values[ARGS_MAX];
     struct cox_call call = COX_CALL_INIT;
-    struct cox_function *function = crew_function(&rows->crew, step);
     for (size_t i = 0; i < n_args; i++) {
         values[i] = (struct cox_value)COX_SCALAR(args[i].name, COX_I64, &args[i].n);
     }
     call.args = values;
     call.n_args = n_args;
+    return call;
+}
+
+int rows_run(struct rows *rows, const char *step, const struct rows_arg *args,
+             size_t n_args)
+{
+    struct cox_value values[ARGS_MAX];
+    struct cox_call call = call_with(args, n_args, values);
+    struct cox_function *function = crew_function(&rows->crew, step);
     int r = 0;
     while (r == 0) {
         r = cox_schedule_next(rows->crew.c, function, rows->dataset, &call, NULL);
     }
     return r;
+}
+
+int rows_run_rounds(struct rows *rows, struct cox_rounds *rounds, size_t n,
+                    const struct rows_arg *args, size_t n_args)
+{
+    struct cox_value values[ARGS_MAX];
+    struct cox_call call = call_with(args, n_args, values);
+    struct cox_function *function = crew_function(&rows->crew, "count_lines");
+    int r = 0;
+    while (r == 0) {
+        r = cox_round_schedule_next(rounds, function, rows->dataset, &call, n, NULL,
+                                    NULL);
+    }
+    return r;
+}
+
+struct cox_rounds *rows_rounds(struct rows *rows, uint32_t backups)
+{
+    struct cox_rounds *rounds;
+    struct cox_rounds_spec spec = COX_ROUNDS_SPEC_INIT;
+    spec.backups = backups;
+    assert_code(0, cox_rounds_create(rows->crew.c, &spec, &rounds));
+    return rounds;
 }
 
 int rows_next(struct rows *rows, const char *step, struct cox_future **ret)

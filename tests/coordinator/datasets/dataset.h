@@ -37,6 +37,13 @@ struct rows_arg {
 int rows_run(struct rows *rows, const char *step, const struct rows_arg *args,
              size_t n_args);
 
+/* The same with step count_lines in rounds of n tasks. */
+int rows_run_rounds(struct rows *rows, struct cox_rounds *rounds, size_t n,
+                    const struct rows_arg *args, size_t n_args);
+
+/* A sequence of rounds, one after the other. */
+struct cox_rounds *rows_rounds(struct rows *rows, uint32_t backups);
+
 /* Schedules one task; *ret is for cox_future_free. */
 int rows_next(struct rows *rows, const char *step, struct cox_future **ret);
 

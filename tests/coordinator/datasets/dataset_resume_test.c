@@ -220,20 +220,30 @@ TEST(a_task_under_way_has_its_file_before_the_data_set_is_created)
 
 enum { AT_ONCE = 4, MOMENTS = 12 };
 
+/* How a client trains. */
+struct manner {
+    uint32_t source;
+    bool in_rounds; /* of AT_ONCE tasks */
+    uint32_t backups;
+};
+
 /* A client that trains on what is left, and saves again and again while steps run.
  * `n_moments` counts what it does. */
-static void train(const char *dir, uint32_t source, atomic_uint *n_moments)
+static void train(const char *dir, const struct manner *manner, atomic_uint *n_moments)
 {
     struct rows rows;
     struct cox_options options = options_in(dir);
     struct cox_dataset_spec spec = spec_of(1);
-    spec.source = source;
-    struct cox_call call = COX_CALL_INIT;
+    spec.source = manner->source;
     rows_open(&rows, 2, &options, &spec);
+    struct cox_rounds *rounds = rows_rounds(&rows, manner->backups);
     struct cox_function *step = crew_function(&rows.crew, "count_lines");
     for (int r = 0; r == 0;) {
-        for (int i = 0; r == 0 && i < AT_ONCE; i++) {
-            r = cox_schedule_next(rows.crew.c, step, rows.dataset, &call, NULL);
+        for (int i = 0; r == 0 && i < AT_ONCE; i += manner->in_rounds ? AT_ONCE : 1) {
+            r = manner->in_rounds
+                    ? cox_round_schedule_next(rounds, step, rows.dataset, NULL, AT_ONCE,
+                                              NULL, NULL)
+                    : cox_schedule_next(rows.crew.c, step, rows.dataset, NULL, NULL);
             (void)atomic_fetch_add(n_moments, 1);
         }
         save(&rows);
@@ -278,14 +288,14 @@ static uint64_t highest(void)
     return n;
 }
 
-static void kill_clients(uint32_t source)
+static void kill_clients(const struct manner *manner)
 {
     struct rows rows;
     const char *dir = coxi_test_path("killed");
     struct cox_options options = options_in(dir);
     struct cox_dataset_spec spec = spec_of(1);
     uint64_t seed = 16;
-    spec.source = source;
+    spec.source = manner->source;
     (void)rows_spec(); /* this process writes the files */
     atomic_uint *n_moments = mmap(NULL, sizeof(*n_moments), PROT_READ | PROT_WRITE,
                                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -297,7 +307,7 @@ static void kill_clients(uint32_t source)
         assert_true(pid >= 0);
         if (pid == 0) {
             (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-            train(dir, source, n_moments);
+            train(dir, manner, n_moments);
         }
         coxi_test_until(has_two_checkpoints, &wanted, "a checkpoint");
         struct moment moment = {n_moments, atomic_load(n_moments)};
@@ -308,7 +318,11 @@ static void kill_clients(uint32_t source)
     }
     assert_int_equal(0, munmap(n_moments, sizeof(*n_moments)));
     rows_open(&rows, 2, &options, &spec);
-    assert_code(COX_EEOF, rows_run(&rows, "count_lines", NULL, 0));
+    assert_code(COX_EEOF,
+                manner->in_rounds
+                    ? rows_run_rounds(&rows, rows_rounds(&rows, manner->backups),
+                                      AT_ONCE, NULL, 0)
+                    : rows_run(&rows, "count_lines", NULL, 0));
     rows_assert_all(&rows, EPOCHS);
     struct cox_dataset_progress p = rows_progress(&rows);
     assert_int_equal(p.done, EPOCHS * p.tasks);
@@ -318,12 +332,22 @@ static void kill_clients(uint32_t source)
 
 TEST(clients_that_are_killed_lose_no_record_and_repeat_none)
 {
-    kill_clients(COX_SOURCE_WORKER);
+    kill_clients(&(struct manner){.source = COX_SOURCE_WORKER});
 }
 
 TEST(clients_that_are_killed_read_their_files_again)
 {
-    kill_clients(COX_SOURCE_CLIENT);
+    kill_clients(&(struct manner){.source = COX_SOURCE_CLIENT});
+}
+
+TEST(clients_that_are_killed_amid_rounds_lose_no_record_and_repeat_none)
+{
+    kill_clients(&(struct manner){.in_rounds = true});
+}
+
+TEST(clients_that_are_killed_amid_rounds_with_backups_do_neither)
+{
+    kill_clients(&(struct manner){.in_rounds = true, .backups = 1});
 }
 
 /* ---- another data set under the name */

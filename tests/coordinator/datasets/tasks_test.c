@@ -197,6 +197,34 @@ static struct coxi_handout *take(struct coxi_tasks *tasks, uint64_t now_ms,
     return handout;
 }
 
+TEST(tasks_that_were_taken_and_have_no_closure_will_not_come)
+{
+    struct coxi_tasks tasks;
+    assert_code(0, coxi_tasks_init(&tasks, 2, 2));
+    assert_true(coxi_tasks_may_come(&tasks, 2));
+    struct coxi_handout *first = take(&tasks, 0, 0);
+    assert_true(coxi_tasks_may_come(&tasks, 2));
+    struct coxi_handout *second = take(&tasks, 0, 1);
+    assert_false(coxi_tasks_may_come(&tasks, 2));
+    assert_true(coxi_tasks_may_come(&tasks, 3));
+    struct coxi_closure *closure = closure_of(first, 1);
+    assert_true(coxi_tasks_may_come(&tasks, 2)); /* it may fail */
+    coxi_tasks_return(&tasks, first, 1000);
+    free(closure);
+    assert_true(coxi_tasks_may_come(&tasks, 2));
+    first = take(&tasks, 1000, 0);
+    assert_false(coxi_tasks_may_come(&tasks, 2));
+    closure = closure_of(first, 2);
+    assert_true(coxi_tasks_may_come(&tasks, 2));
+    coxi_tasks_over(&tasks, first);
+    coxi_tasks_over(&tasks, second);
+    assert_false(coxi_tasks_may_come(&tasks, 2));
+    free(closure);
+    free(first);
+    free(second);
+    coxi_tasks_fini(&tasks);
+}
+
 TEST(a_task_that_rests_keeps_no_other_waiting)
 {
     struct coxi_tasks tasks;
@@ -227,6 +255,30 @@ TEST(a_task_that_rests_keeps_no_other_waiting)
         free(all[i]);
     }
     assert_int_equal(coxi_tasks_floor(&tasks), 5);
+}
+
+TEST(a_task_that_came_late_rests_while_there_are_others)
+{
+    struct coxi_tasks tasks;
+    struct coxi_handout *all[3];
+    assert_code(0, coxi_tasks_init(&tasks, 3, 1));
+    for (uint64_t i = 0; i < 2; i++) {
+        all[i] = take(&tasks, 0, i);
+        coxi_tasks_return(&tasks, all[i], 100);
+    }
+    all[1]->late = true;
+    all[2] = take(&tasks, 0, 2);
+    assert_null(coxi_tasks_take(&tasks, 1, 0, NULL));
+    assert_ptr_equal(all[1], take(&tasks, 0, 1));
+    assert_null(coxi_tasks_take(&tasks, 3, 0, NULL)); /* the other has failed */
+    coxi_tasks_return(&tasks, all[1], 100);
+    assert_null(coxi_tasks_take(&tasks, 3, 0, NULL)); /* so has this one now */
+    assert_ptr_equal(all[0], take(&tasks, 100, 0));
+    assert_ptr_equal(all[1], take(&tasks, 100, 1));
+    for (size_t i = 0; i < 3; i++) {
+        coxi_tasks_over(&tasks, all[i]);
+        free(all[i]);
+    }
 }
 
 /* Walking past other tasks that wait would take hours. */
