@@ -194,11 +194,9 @@ TEST(accumulated_slices_that_follow_each_other_are_sent_without_a_list)
 
 TEST(flush_pushes_what_is_accumulated_and_the_rest_comes_with_the_return)
 {
-    const struct coxi_variable table = table_of("t", 1);
     const int64_t mode = MERGE_ACCUMULATE;
     struct rig rig;
-    merged_open(&rig, 1);
-    (void)rig_create(&rig, &table, 0, 0);
+    merged_open_one(&rig);
     struct call call = merged_call(&merged_two, &mode);
     call_flag(&call, "flush");
     (void)call_run(&rig, 1, "batches", &call, 0);
@@ -209,11 +207,9 @@ TEST(flush_pushes_what_is_accumulated_and_the_rest_comes_with_the_return)
 
 TEST(accumulated_gradients_of_a_step_that_fails_leave_nothing)
 {
-    const struct coxi_variable table = table_of("t", 1);
     const int64_t mode = MERGE_ACCUMULATE;
     struct rig rig;
-    merged_open(&rig, 1);
-    (void)rig_create(&rig, &table, 0, 0);
+    merged_open_one(&rig);
     struct call call = merged_call(&merged_two, &mode);
     call_flag(&call, "result");
     (void)call_run(&rig, 1, "batches", &call, COX_ESTEP);
@@ -229,11 +225,9 @@ TEST(accumulated_gradients_of_a_step_that_fails_leave_nothing)
 TEST(accumulated_sum_that_is_not_finite_is_refused_and_named)
 {
     static const float values[] = {3e38F, 3e38F};
-    const struct coxi_variable table = table_of("t", 1);
     const int64_t mode = MERGE_ACCUMULATE;
     struct rig rig;
-    merged_open(&rig, 1);
-    (void)rig_create(&rig, &table, 0, 0);
+    merged_open_one(&rig);
     struct batches batches = merged_two;
     batches.values = values;
     struct call call = merged_call(&batches, &mode);
@@ -316,12 +310,10 @@ TEST(a_flush_makes_room_to_accumulate_again)
 
 TEST(accumulated_gradients_are_multiplied_by_the_loss_scale_like_others)
 {
-    const struct coxi_variable table = table_of("t", 1);
     const int64_t mode = MERGE_ACCUMULATE;
     const struct coxi_variable scale = scale_of_8();
     struct rig rig;
-    merged_open(&rig, 1);
-    (void)rig_create(&rig, &table, 0, 0);
+    merged_open_one(&rig);
     (void)rig_create(&rig, &scale, 0, 1);
     struct call call = merged_call(&merged_two, &mode);
     call_flag(&call, "scaled");

@@ -147,19 +147,11 @@ static struct batches two_pushed(void)
     return batches;
 }
 
-/* A table of one number a row, with SGD at rate 1. */
-static void open_one(struct rig *rig)
-{
-    const struct coxi_variable table = table_of("t", 1);
-    merged_open(rig, 1);
-    (void)rig_create(rig, &table, 0, 0);
-}
-
 TEST(a_local_pull_sees_local_steps_and_a_new_step_begins_anew)
 {
     const struct batches two = two_pushed();
     struct rig rig;
-    open_one(&rig);
+    merged_open_one(&rig);
     for (uint64_t closure = 1; closure <= 3; closure++) {
         const struct rig_done done = merged_run(&rig, closure, &two, MERGE_LOCAL, 0);
         const float *seen = rig_value(&done, "seen").data;
@@ -217,7 +209,7 @@ TEST(a_local_step_with_a_gradient_of_0_is_pushed)
     static const float zeros[] = {0, 0};
     struct rig rig;
     struct batches batches = two_pushed();
-    open_one(&rig);
+    merged_open_one(&rig);
     batches.values = zeros;
     (void)merged_run(&rig, 1, &batches, MERGE_LOCAL, 0);
     assert_int_equal(1,
@@ -231,7 +223,7 @@ TEST(a_difference_is_scaled)
 {
     struct rig rig;
     struct batches batches = two_pushed();
-    open_one(&rig);
+    merged_open_one(&rig);
     batches.scale = &half;
     (void)merged_run(&rig, 1, &batches, MERGE_LOCAL, 0);
     assert_true(merged_value(&rig, 2) == -1);
@@ -265,7 +257,7 @@ TEST(a_push_in_the_middle_ends_the_copies_and_the_next_pull_sees_it)
     const int64_t mode = MERGE_LOCAL;
     const struct batches two = two_pushed();
     struct rig rig;
-    open_one(&rig);
+    merged_open_one(&rig);
     struct call call = merged_call(&two, &mode);
     call_flag(&call, "flush");
     const struct rig_done done = call_run(&rig, 1, "batches", &call, 0);
@@ -281,7 +273,7 @@ TEST(the_rate_of_local_steps_can_be_set)
     const struct batches two = two_pushed();
     struct rig rig;
     struct batches batches = two_pushed();
-    open_one(&rig);
+    merged_open_one(&rig);
     batches.rate = &half;
     (void)merged_run(&rig, 1, &batches, MERGE_LOCAL, 0);
     assert_true(merged_value(&rig, 2) == -1);
@@ -298,7 +290,7 @@ TEST(a_step_that_forgets_to_push_fails_and_leaves_nothing)
     const struct batches two = two_pushed();
     struct rig rig;
     struct batches batches = two_pushed();
-    open_one(&rig);
+    merged_open_one(&rig);
     batches.scale = NULL;
     struct call call = merged_call(&batches, &mode);
     call_fails(&rig, 1, "batches", &call, COX_ESTEP, "2 local steps of 't'");
@@ -313,7 +305,7 @@ TEST(local_steps_of_a_step_that_fails_leave_nothing)
     const int64_t mode = MERGE_LOCAL;
     const struct batches two = two_pushed();
     struct rig rig;
-    open_one(&rig);
+    merged_open_one(&rig);
     struct call call = merged_call(&two, &mode);
     call_flag(&call, "result");
     (void)call_run(&rig, 1, "batches", &call, COX_ESTEP);
@@ -328,7 +320,7 @@ TEST(a_local_step_of_rows_without_a_copy_is_refused)
     const int64_t mode = MERGE_LOCAL;
     const struct batches two = two_pushed();
     struct rig rig;
-    open_one(&rig);
+    merged_open_one(&rig);
     struct call call = merged_call(&two, &mode);
     call_flag(&call, "unpulled");
     call_fails(&rig, 1, "batches", &call, COX_ESTEP, "cox_local_pull");
@@ -369,7 +361,7 @@ TEST(local_steps_whose_numbers_are_not_finite_are_refused_and_named)
     const float infinity = INFINITY;
     struct rig rig;
     struct batches batches = two_pushed();
-    open_one(&rig);
+    merged_open_one(&rig);
     batches.values = endless;
     struct call call = merged_call(&batches, &mode);
     call_fails(&rig, 1, "batches", &call, COX_ENONFINITE,
@@ -435,7 +427,7 @@ TEST(gradients_that_a_loss_scale_multiplies_are_for_the_ps)
     const struct batches two = two_pushed();
     const struct coxi_variable scale = scale_of_8();
     struct rig rig;
-    open_one(&rig);
+    merged_open_one(&rig);
     (void)rig_create(&rig, &scale, 0, 1);
     struct call call = merged_call(&two, &local);
     call_flag(&call, "scaled");

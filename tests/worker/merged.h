@@ -54,6 +54,14 @@ static inline void merged_open(struct rig *rig, uint32_t n_ps)
     assert_code(0, rig_load(rig, 1, "merge", true));
 }
 
+/* The same with one ps, and table "t" of one number a row, with SGD at rate 1. */
+static inline void merged_open_one(struct rig *rig)
+{
+    const struct coxi_variable table = table_of("t", 1);
+    merged_open(rig, 1);
+    (void)rig_create(rig, &table, 0, 0);
+}
+
 /* The argument `name` is 1. */
 static inline void call_flag(struct call *call, const char *name)
 {
