@@ -299,6 +299,7 @@ static void settle(struct program *p, uint32_t number, int timeout_ms)
         if (code == 0) {
             check_result(p, number);
         }
+        await_end(&p->canceller, "the thread that cancels");
         check(p, "the end of a round",
               sim_rounds_settle(&p->rounds, number, p->futures[number]));
     }
@@ -370,8 +371,7 @@ static void create_one(struct program *p, char kind, uint32_t number)
     check(p, "cox_variable_create", cox_variable_create(p->c, &spec, &variable));
 }
 
-/* So that calls get other ids than before: those of calls that follow, and of other
- * rounds. */
+/* So that calls get other ids than before, also those of other rounds. */
 static void create_more(struct program *p)
 {
     uint64_t n = plan->n_sequences > 0 ? 1 + sim_below(SIM_ROUND_MAX + 1) : 1;
@@ -399,8 +399,10 @@ static void *cancel_all(void *arg)
     struct program *p = arg;
     uint32_t end = p->next;
     for (uint32_t i = p->oldest; i < end; i++) {
-        sim_ledger_cancel(i);
-        (void)cox_future_cancel(p->futures[i]);
+        if (!sim_rounds_cancel(&p->rounds, i)) {
+            sim_ledger_cancel(i);
+            (void)cox_future_cancel(p->futures[i]);
+        }
     }
     return NULL;
 }
@@ -411,6 +413,15 @@ void sim_program_cancel_all(void)
     if (p != NULL && (p->canceller == NULL || p->canceller->ended)) {
         sim_trace("%s cancels all calls", p->proc->name);
         p->canceller = sim_spawn(p->proc, "canceller", cancel_all, p);
+    }
+}
+
+void sim_program_save(void)
+{
+    struct program *p = living();
+    bool can = p != NULL && p == owner && !p->closes;
+    if (can && (p->saver == NULL || p->saver->ended)) {
+        p->saver = sim_spawn(p->proc, "saver", save_beside, p);
     }
 }
 
@@ -510,8 +521,8 @@ static void run_calls(struct program *p)
 
 static void close_cluster(struct program *p)
 {
-    await_end(&p->saver, "a checkpoint");
     p->closes = true;
+    await_end(&p->saver, "a checkpoint");
     await_end(&p->mover, "the thread that tells of moves");
     int r = cox_close(p->c, CLOSE_MS);
     if (r != 0 && r != COX_EIO && r != COX_EPSLOST && r != COX_ETIMEDOUT &&

@@ -21,6 +21,9 @@ void sim_program_start(void);
 /* Cancels all calls of the client that are not settled, on another thread of it. */
 void sim_program_cancel_all(void);
 
+/* The client takes a checkpoint on another thread, unless one is being taken. */
+void sim_program_save(void);
+
 /* How many clients were started. */
 uint32_t sim_program_lives(void);
 

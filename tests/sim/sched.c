@@ -267,8 +267,21 @@ void sim_sleep(uint64_t ns)
     (void)sim_wait(NULL, world.now + ns, "time");
 }
 
+void sim_hold(struct sim_proc *proc, const char *name, uint64_t until)
+{
+    for (struct sim_fiber *fiber = proc->fibers; fiber != NULL;
+         fiber = fiber->next_of_proc) {
+        if (strcmp(fiber->name, name) == 0) {
+            fiber->held_until = until;
+        }
+    }
+}
+
 void sim_maybe_preempt(void)
 {
+    if (world.self != NULL && world.self->held_until > world.now) {
+        sim_sleep(world.self->held_until - world.now);
+    }
     if (--world.preempt_in > 0 || world.self == NULL) {
         return;
     }

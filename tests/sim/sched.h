@@ -47,6 +47,7 @@ struct sim_fiber {
     void *result;
     uint64_t id;
     uint64_t waits; /* how often it has waited; tells its timers apart */
+    uint64_t held_until;
     bool woken;     /* not by its timer */
     bool was_woken; /* ... when its process was found stopped */
     bool ended;
@@ -125,6 +126,9 @@ void sim_sleep(uint64_t ns);
 
 /* A point where a thread might be interrupted: now and then it is. */
 void sim_maybe_preempt(void);
+
+/* Threads of that name get no core until then, from their next such point on. */
+void sim_hold(struct sim_proc *proc, const char *name, uint64_t until);
 
 /* Calls `run(arg)` at `at`, between two turns: it must not wait. */
 void sim_at(uint64_t at, void (*run)(void *arg), void *arg);

@@ -274,7 +274,8 @@ bool sim_storm_strike(void)
 static void next_fault(void *arg)
 {
     (void)arg;
-    enum fault fault = draw_fault();
+    bool traps = plan.n_sequences > 0 && sim_chance(4);
+    enum fault fault = traps ? TRAP : draw_fault();
     if (n_left == 0) {
         return;
     }

@@ -24,7 +24,9 @@ enum effect {
     CUT,
     PART,
     DELAY,
-    EFFECTS,
+    EFFECTS, /* for all messages; these are for rounds: */
+    LATE_SNAPSHOT,
+    CANCEL,
 };
 
 static struct {
@@ -59,6 +61,41 @@ static void kill_client(void *arg)
 {
     (void)arg;
     kill_proc(sim_program_proc());
+}
+
+/* The client dies behind its next checkpoint. */
+static void await_checkpoint(void *arg)
+{
+    (void)arg;
+    sim_trap_checkpoint(sim_program_proc());
+}
+
+static void cancel_all(void *arg)
+{
+    (void)arg;
+    sim_program_cancel_all();
+}
+
+static void save(void *arg)
+{
+    (void)arg;
+    sim_program_save();
+}
+
+/* The ps takes its snapshot later than others, and goes on meanwhile. */
+static void be_late(struct sim_proc *ps)
+{
+    sim_hold(ps, "cox:snapshots", sim_now() + sim_below(10 * SIM_MS));
+    sim_at(sim_now(), await_checkpoint, NULL);
+}
+
+/* All calls and rounds are cancelled before the client's loop collects the backlog of
+ * its checkpoint, in the same turn. */
+static void cancel_amidst(struct sim_proc *client)
+{
+    sim_hold(client, "cox:loop", sim_now() + sim_below(2 * SIM_MS));
+    sim_at(sim_now() + sim_below(400 * SIM_US), cancel_all, NULL);
+    sim_at(sim_now(), await_checkpoint, NULL);
 }
 
 static struct {
@@ -97,6 +134,12 @@ static void spring(enum effect effect, struct sim_proc *from, struct sim_proc *t
     case PART:
         sim_net_part(from->node, to->node, sim_now() + sim_below(3 * SIM_S));
         return;
+    case LATE_SNAPSHOT:
+        be_late(to);
+        return;
+    case CANCEL:
+        cancel_amidst(to);
+        return;
     case DELAY:
     case EFFECTS:
         return;
@@ -126,6 +169,36 @@ static void look_at_message(const struct sim_sending *sending)
     spring(at_message.effect, sending->from, sending->to);
 }
 
+/* Without checkpoints ps and clients must live. */
+static void keep_alive(void)
+{
+    if (at_message.effect < CUT && !at_message.plan->checkpoints) {
+        at_message.effect = CUT;
+    }
+}
+
+/* Moments of rounds: their ends; and those at which a checkpoint has a round on some ps
+ * only, or collects its backlog while rounds are cancelled. */
+static void set_for_round(void)
+{
+    bool saves = at_message.plan->checkpoints && !sim_chance(3);
+    at_message.is_end = !saves;
+    at_message.kind = COXI_COMMIT;
+    at_message.n = 1 + sim_below(7);
+    at_message.effect = (enum effect)sim_below(EFFECTS);
+    keep_alive();
+    if (saves) {
+        bool is_late = sim_chance(2);
+        at_message.kind = is_late ? COXI_SNAPSHOT : COXI_SNAPSHOT_DONE;
+        at_message.effect = is_late ? LATE_SNAPSHOT : CANCEL;
+        sim_at(sim_now() + sim_below(5 * SIM_MS), save, NULL);
+        if (!is_late) { /* the last one of a checkpoint, if nothing is lost */
+            at_message.n = at_message.plan->n_ps * sim_between(1, 2);
+        }
+    }
+    sim_net_watch(look_at_message);
+}
+
 static void set_for_message(void)
 {
     static const enum coxi_message_kind kinds[] = {
@@ -135,15 +208,9 @@ static void set_for_message(void)
         COXI_CRASHED,   COXI_SNAPSHOT,      COXI_RESTORE};
     at_message.kind = kinds[sim_below(sizeof(kinds) / sizeof(*kinds))];
     at_message.n = 1 + sim_below(4);
-    at_message.is_end = at_message.plan->n_sequences > 0 && sim_chance(3);
-    if (at_message.is_end) {
-        at_message.kind = COXI_COMMIT;
-        at_message.n += sim_below(4);
-    }
+    at_message.is_end = false;
     at_message.effect = (enum effect)sim_below(EFFECTS);
-    if (at_message.effect < CUT && !at_message.plan->checkpoints) {
-        at_message.effect = CUT; /* without checkpoints ps and clients must live */
-    }
+    keep_alive();
     sim_net_watch(look_at_message);
 }
 
@@ -183,7 +250,9 @@ static void set_for_disk(void)
 void sim_trap_set(const struct sim_plan *plan)
 {
     at_message.plan = plan;
-    if (plan->checkpoints && sim_chance(4)) {
+    if (plan->n_sequences > 0 && sim_chance(2)) {
+        set_for_round();
+    } else if (plan->checkpoints && sim_chance(4)) {
         sim_late_set(plan);
     } else if (plan->checkpoints && sim_chance(3)) {
         set_for_disk();
