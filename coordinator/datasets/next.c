@@ -387,7 +387,10 @@ static int give_one(struct giving *giving)
     giving->n = 1;
     giving->tasks = &task;
     giving->spares = &spare;
-    return give(giving);
+    int r = give(giving);
+    giving->tasks = NULL; /* they are of this function */
+    giving->spares = NULL;
+    return r;
 }
 
 /* ---- calls of users */
