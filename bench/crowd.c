@@ -1,8 +1,8 @@
 /*
  * See crowd.h. A member is a connection that the client has dialled. Threads: nng's,
- * which receive for members; a loop for heartbeats; main for the commands. `lock`
- * guards the list and the counts; a member's `held` and `done` belong to its receiving
- * thread.
+ * which receive for members; those of ps clients, which answer for
+ * members after their commits; a loop for heartbeats; main for the commands. `lock`
+ * guards the list and the counts; a member's `held` belongs to its receiving thread.
  */
 #include "bench/crowd.h"
 
@@ -19,6 +19,7 @@
 #include "common/rand.h"
 #include "common/sync.h"
 #include "net/message.h"
+#include "net/ps_client.h"
 #include "ps/service.h"
 
 enum { PEER_TIMEOUT_MS = 10000, TICK_MS = 500 };
@@ -27,8 +28,9 @@ struct member {
     struct coxi_link *link;
     struct member *next;
     struct member *prev;
-    bool is_greeted; /* used by the receiving thread, like the three buffers */
+    bool is_greeted; /* used by the receiving thread, like `held` */
     struct coxi_buffer held;
+    struct coxi_mutex answering; /* guards the next two; before the link's */
     struct coxi_buffer done;
     struct coxi_buffer touched;
     bool is_ready; /* guarded by the crowd's lock, like all fields below */
@@ -44,6 +46,11 @@ static struct {
     uint32_t n_ready;
     uint64_t n_answered;
     uint64_t n_held;
+    uint32_t
+        n_ps; /* of the client's layout; the next two do not change after it came */
+    struct coxi_psc *ps[BENCH_PS_MAX];
+    struct coxi_session session;
+    uint64_t incarnations[BENCH_PS_MAX];
     atomic_uint n_touched; /* ps that each closure touches; not guarded */
     /* how often each id was done, by id modulo CROWD_IDS; stops at 255 */
     uint8_t done[CROWD_IDS];
@@ -85,21 +92,18 @@ static int load(struct member *member, uint32_t id)
     return r;
 }
 
-/* Appends the list of the ps that a closure has touched. */
+/* Appends the list of the ps that a closure has touched, padded. */
 static int touch(struct member *member, uint32_t n)
 {
-    static const uint8_t padding[8] = {0};
-    int r = 0;
-    for (uint32_t p = 0; r == 0 && p < n; p++) {
-        r = coxi_buffer_append(&member->touched, &p, sizeof(p));
+    uint32_t touched[BENCH_PS_MAX];
+    for (uint32_t p = 0; p < n; p++) {
+        touched[p] = p;
     }
-    size_t rest = coxi_align(member->touched.len, 8) - member->touched.len;
-    return r == 0 ? coxi_buffer_append(&member->touched, padding, rest) : r;
+    return coxi_buffer_append(&member->touched, touched, n * sizeof(*touched));
 }
 
-/* Answers all closures with one code. */
-static int answer(struct member *member, const struct coxi_closure_head *heads,
-                  size_t n, int code)
+static int answer_locked(struct member *member, const struct coxi_closure_head *heads,
+                         size_t n, int code) COXI_REQUIRES(member->answering)
 {
     uint32_t n_touched = atomic_load(&crowd.n_touched);
     member->done.len = member->touched.len = 0;
@@ -127,6 +131,16 @@ static int answer(struct member *member, const struct coxi_closure_head *heads,
     return r != 0 ? r
                   : coxi_message_send(member->link, &message,
                                       segment.iov_len > 0 ? &payload : NULL, false);
+}
+
+/* Answers all closures with one code. Any thread. */
+static int answer(struct member *member, const struct coxi_closure_head *heads,
+                  size_t n, int code)
+{
+    coxi_lock(&member->answering);
+    int r = answer_locked(member, heads, n, code);
+    coxi_unlock(&member->answering);
+    return r;
 }
 
 /* Counts closures that have arrived; true: the member holds them. */
@@ -157,6 +171,120 @@ static int run(struct member *member, const struct coxi_dispatch *dispatch)
                : answer(member, dispatch->closures, dispatch->n_closures, 0);
 }
 
+/* ---- commits of rounds */
+
+/* Connects to the ps, once for all members. */
+static int follow(const struct coxi_layout *layout)
+{
+    int r = 0;
+    coxi_lock(&crowd.lock);
+    crowd.session = layout->session;
+    for (; r == 0 && crowd.n_ps < layout->n_servers && crowd.n_ps < BENCH_PS_MAX;
+         crowd.n_ps += r == 0) {
+        struct coxi_ps_address address;
+        coxi_layout_ps(layout, crowd.n_ps, &address);
+        const struct coxi_psc_options options = {
+            .address = address.address,
+            .index = crowd.n_ps,
+            .self = {.role = COXI_ROLE_WORKER,
+                     .incarnation = coxi_random_id(),
+                     .session = layout->session},
+            .links = crowd.links,
+            .connect_ms = PEER_TIMEOUT_MS,
+            .reconnect_ms = -1,
+            .request_ms = PEER_TIMEOUT_MS,
+            .local_path = true,
+        };
+        crowd.incarnations[crowd.n_ps] = address.incarnation;
+        r = coxi_psc_open(&options, &crowd.ps[crowd.n_ps]);
+    }
+    coxi_unlock(&crowd.lock);
+    return r;
+}
+
+/* The commits of a dispatch. When all are answered, its closures are. */
+struct committing;
+
+struct crowd_commit {
+    struct coxi_psc_request request; /* must be the first member */
+    struct committing *all;
+};
+
+struct committing {
+    struct member *member;
+    atomic_size_t n_pending;
+    size_t n;
+    struct coxi_closure_head *heads; /* follow the commits */
+    struct crowd_commit commits[];
+};
+
+static void end_one(struct committing *all)
+{
+    if (atomic_fetch_sub(&all->n_pending, 1) == 1) {
+        (void)answer(all->member, all->heads, all->n, 0);
+        free(all);
+    }
+}
+
+static void on_committed(struct coxi_psc_request *request, int code,
+                         const struct coxi_message *message, void *payload, size_t len)
+{
+    (void)payload;
+    (void)len;
+    bench_check(code != 0 ? code : message->status.code, "a commit");
+    end_one(((struct crowd_commit *)request)->all);
+}
+
+static struct committing *new_committing(struct member *member,
+                                         const struct coxi_dispatch *dispatch,
+                                         uint32_t n_touched)
+{
+    size_t n = dispatch->n_closures;
+    size_t commits = n * n_touched * sizeof(struct crowd_commit);
+    struct committing *all =
+        calloc(1, sizeof(*all) + commits + n * sizeof(*all->heads));
+    if (all == NULL) {
+        bench_die("out of memory for commits");
+    }
+    all->member = member;
+    all->n = n;
+    all->heads = (struct coxi_closure_head *)(void *)&all->commits[n * n_touched];
+    memcpy(all->heads, dispatch->closures, n * sizeof(*all->heads));
+    atomic_init(&all->n_pending, n * n_touched + 1);
+    return all;
+}
+
+/* Commits closures of rounds, without updates, to each ps that they touch; then answers
+ * them. */
+static void commit(struct member *member, const struct coxi_dispatch *dispatch,
+                   uint32_t n_touched)
+{
+    uint32_t touched[BENCH_PS_MAX];
+    struct committing *all = new_committing(member, dispatch, n_touched);
+    for (uint32_t p = 0; p < n_touched; p++) {
+        touched[p] = p;
+    }
+    for (size_t i = 0; i < all->n * n_touched; i++) {
+        uint32_t p = (uint32_t)(i % n_touched);
+        size_t at = i / n_touched;
+        struct coxi_message message = {.kind = COXI_COMMIT};
+        message.commit = (struct coxi_commit){.session = crowd.session,
+                                              .incarnation = crowd.incarnations[p],
+                                              .closure = all->heads[at].closure,
+                                              .attempt = all->heads[at].attempt,
+                                              .round = dispatch->rounds[at],
+                                              .last = true,
+                                              .touched = touched,
+                                              .n_touched = n_touched};
+        all->commits[i].all = all;
+        all->commits[i].request.done = on_committed;
+        bench_check(
+            coxi_psc_submit_now(crowd.ps[p], &message, &all->commits[i].request, false),
+            "a commit");
+    }
+    end_one(all);
+}
+
 static int hand_back(struct member *member)
 {
     size_t n = member->held.len / sizeof(struct coxi_closure_head);
@@ -183,7 +311,14 @@ static int on_frame(void *arg, struct coxi_link *link, const struct coxi_frame *
     if (r == 0 && message.kind == COXI_MODULE) {
         r = load(member, message.module.id);
     } else if (r == 0 && message.kind == COXI_DISPATCH) {
-        r = run(member, &message.dispatch);
+        uint32_t n_touched = atomic_load(&crowd.n_touched);
+        if (n_touched > 0 && message.dispatch.rounds != NULL) {
+            commit(member, &message.dispatch, n_touched);
+        } else {
+            r = run(member, &message.dispatch);
+        }
+    } else if (r == 0 && message.kind == COXI_LAYOUT) {
+        r = follow(&message.layout);
     } else if (r == 0 && message.kind == COXI_RECALL && message.recall.all) {
         r = hand_back(member);
     }
@@ -208,6 +343,7 @@ static void on_close(void *arg, struct coxi_link *link, int code, const char *te
     coxi_buffer_fini(&member->held);
     coxi_buffer_fini(&member->done);
     coxi_buffer_fini(&member->touched);
+    coxi_mutex_fini(&member->answering);
     free(member);
 }
 
@@ -222,6 +358,7 @@ static void on_accepted(void *arg, struct coxi_link *link)
         bench_die("out of memory for a worker");
     }
     member->link = link;
+    coxi_mutex_init(&member->answering);
     coxi_lock(&crowd.lock);
     member->next = crowd.first;
     if (crowd.first != NULL) {
@@ -335,7 +472,7 @@ static void obey(const char *line, struct coxi_listener *const *listeners)
         await(a);
         break;
     case 't':
-        atomic_store(&crowd.n_touched, (unsigned)a);
+        atomic_store(&crowd.n_touched, a < BENCH_PS_MAX ? (unsigned)a : BENCH_PS_MAX);
         (void)printf("ok\n");
         break;
     case 'l':

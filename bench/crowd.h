@@ -8,7 +8,7 @@
  *   ready N       waits until N workers have loaded their module
  *   hold N        from now on N workers answer nothing; the counts start again
  *   await N       waits until N closures are answered or held; answer: how many held
- *   touch N       from now on closures say that they have touched ps 0 to N - 1
+ *   touch N       from now on closures of rounds commit to ps 0 to N - 1, without updates
  *   lose N        closes N connections, those that hold first; answer: how many held
  *   ids FIRST N   for these closures: how many were never done, how many repeatedly
  */

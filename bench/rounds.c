@@ -1,8 +1,8 @@
 /*
  * Case `rounds`: what a round costs the client, with workers that are simulated (crowd.h)
  * and real ps. Each round has MEMBERS closures, which touch every ps; ROUNDS of them are
- * scheduled at a time, without staleness. The workers answer without committing anything,
- * so the ps have nothing to apply.
+ * scheduled at a time, without staleness. Their commits have no updates, so the ps have
+ * nothing to apply.
  *
  *   workers_100   CPU time of the client for a round, with 100 workers and 1 ps
  *   ps_10         with 10 workers and 10 ps
