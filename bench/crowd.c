@@ -272,7 +272,7 @@ static void commit(struct member *member, const struct coxi_dispatch *dispatch,
                                               .incarnation = crowd.incarnations[p],
                                               .closure = all->heads[at].closure,
                                               .attempt = all->heads[at].attempt,
-                                              .round = dispatch->rounds[at],
+                                              .round = dispatch->rounds[at].round,
                                               .last = true,
                                               .touched = touched,
                                               .n_touched = n_touched};

@@ -10,6 +10,7 @@
  * allocation once the caller's scratch has grown. Each row of a table takes 8 bytes of
  * scratch, and its gradient in F32 if it came narrow.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/error.h"
@@ -104,16 +105,6 @@ static int commit_once(
     return r;
 }
 
-/* Lets a commit wait for the end of its round. Registry read. */
-static int wait_for_round(struct coxi_store *store, const struct coxi_commit *commit,
-                          const void *payload, size_t len, bool *ret_duplicate)
-{
-    int r = coxi_store_check(store, &commit->session, commit->incarnation);
-    r = r == 0 ? coxi_store_round_wait(store, commit, payload, len) : r;
-    *ret_duplicate = r == COX_EEXIST;
-    return r == COX_EEXIST ? 0 : r;
-}
-
 /* Ends a round, and forgets what waited for it. Registry read. */
 static int end_round(struct coxi_store *store, const struct coxi_commit *commit,
                      const void *payload, size_t len, struct coxi_buffer *scratch,
@@ -123,8 +114,63 @@ static int end_round(struct coxi_store *store, const struct coxi_commit *commit,
                         len, scratch);
     if (r == 0) {
         coxi_rounds_drop(store->rounds, commit->closure);
+        coxi_ends_changed(&store->ends);
     }
     return r;
+}
+
+/* Ends a round of which all is here, without the client. If that fails, the client tries
+ * it, and learns why. Registry read. */
+static void end_whole(struct coxi_store *store, const struct coxi_commit *last,
+                      struct coxi_buffer *scratch) COXI_REQUIRES_SHARED(store->registry)
+{
+    uint32_t n = last->share.n;
+    const struct coxi_update update = {
+        .op = COXI_OP_ROUND, .begin = last->round - n, .count = n};
+    const struct coxi_commit end = {
+        .session = last->session,
+        .incarnation = last->incarnation,
+        .closure = last->round,
+        .attempt = 1,
+        .last = true,
+        .touched = &store->ps_index,
+        .n_touched = 1,
+        .updates = &update,
+        .n_updates = 1,
+        .n_waiting = n,
+    };
+    bool sees = last->share.after == 0 ||
+                coxi_applied_ask(store->applied, last->share.after) == COX_EEXIST;
+    struct coxi_round_part *parts = sees ? calloc(n, sizeof(*parts)) : NULL;
+    bool duplicate;
+    if (parts != NULL && coxi_store_round_parts(store, last->round, n, parts) == 0) {
+        (void)end_round(store, &end, parts, n * sizeof(*parts), scratch, &duplicate);
+    }
+    free(parts);
+}
+
+/* Lets a commit wait for the end of its round. Registry read. */
+static int wait_for_round(struct coxi_store *store, const struct coxi_commit *commit,
+                          const void *payload, size_t len, struct coxi_buffer *scratch,
+                          bool *ret_duplicate) COXI_REQUIRES_SHARED(store->registry)
+{
+    bool is_whole = false;
+    int r = coxi_store_check(store, &commit->session, commit->incarnation);
+    r = r == 0 ? coxi_store_round_wait(store, commit, payload, len, &is_whole) : r;
+    *ret_duplicate = r == COX_EEXIST;
+    if (r == 0 && is_whole) {
+        end_whole(store, commit, scratch);
+    }
+    return r == COX_EEXIST ? 0 : r;
+}
+
+bool coxi_store_has_ended(struct coxi_store *store, uint64_t round)
+{
+    coxi_read_lock(&store->registry);
+    bool has =
+        store->applied != NULL && coxi_applied_ask(store->applied, round) == COX_EEXIST;
+    coxi_rw_unlock(&store->registry);
+    return has;
 }
 
 static bool has_op(const struct coxi_commit *commit, enum coxi_op op)
@@ -146,7 +192,7 @@ int coxi_store_commit(struct coxi_store *store, const struct coxi_commit *commit
     }
     coxi_read_lock(&store->registry);
     if (commit->round != 0) {
-        r = wait_for_round(store, commit, payload, len, ret_duplicate);
+        r = wait_for_round(store, commit, payload, len, scratch, ret_duplicate);
     } else if (has_op(commit, COXI_OP_ROUND)) {
         r = end_round(store, commit, payload, len, scratch, ret_duplicate);
     } else {

@@ -5,6 +5,8 @@
  * The version is read before any values. So values may be newer than their version
  * says, but never older; if they are newer, they may be sent once more than necessary.
  *
+ * A pull may name the end of a round: it waits until that was applied.
+ *
  * Threads: any. Holds the registry (read) while a piece is read. Cost: one copy, which
  * converts; a dense variable that still has the version named in the pull costs
  * nothing.
@@ -15,6 +17,8 @@
 #include "common/floats.h"
 #include "net/message.h"
 #include "ps/store_internal.h"
+
+enum { AWAIT_MS = 100 }; /* longer than a round needs that goes on */
 
 /* The type in which an item's values are sent; 0: their own. */
 static uint32_t narrow_of(const struct coxi_pull *pull, const struct coxi_place *place)
@@ -81,6 +85,48 @@ static int begin_item(const struct coxi_store *store, struct coxi_pulling *p, si
     }
     p->left += bytes;
     return 0;
+}
+
+/* A pull that must see the end of a round. */
+struct awaiting {
+    struct coxi_store *store;
+    const struct coxi_pull *pull;
+};
+
+/* COX_EEXIST: the round has ended here; 0: not yet. */
+static int look_for_end(void *arg)
+{
+    const struct awaiting *awaiting = arg;
+    struct coxi_store *store = awaiting->store;
+    const struct coxi_pull *pull = awaiting->pull;
+    coxi_read_lock(&store->registry);
+    int r = coxi_store_check(store, &pull->session, pull->incarnation);
+    r = r == 0 ? coxi_applied_ask(store->applied, pull->after) : r;
+    coxi_rw_unlock(&store->registry);
+    return r;
+}
+
+int coxi_store_pull_await(struct coxi_store *store, const struct coxi_pull *pull,
+                          void (*on_wait)(void *arg), void *arg)
+{
+    struct awaiting awaiting = {store, pull};
+    uint64_t n_changes = atomic_load(&store->ends.n_changes);
+    int r = pull->after == 0 ? COX_EEXIST : look_for_end(&awaiting);
+    if (r == 0) {
+        if (on_wait != NULL) {
+            on_wait(arg);
+        }
+        r = coxi_ends_await(&store->ends, n_changes, AWAIT_MS, look_for_end, &awaiting);
+    }
+    if (r == COX_EEXIST) {
+        return 0;
+    }
+    return r != 0
+               ? r
+               : coxi_error(COX_ECANCELLED,
+                            "round %llu, which the step must see, has not ended on "
+                            "ps %u within %d ms",
+                            (unsigned long long)pull->after, store->ps_index, AWAIT_MS);
 }
 
 int coxi_store_pull_begin(struct coxi_store *store, const struct coxi_pull *pull,
@@ -234,7 +280,10 @@ int coxi_store_pull(struct coxi_store *store, const struct coxi_pull *pull,
                     struct coxi_buffer *ret_versions)
 {
     struct coxi_pulling pulling = {0};
-    int r = coxi_store_pull_begin(store, pull, list, len, ret_versions, &pulling);
+    int r = coxi_store_pull_await(store, pull, NULL, NULL);
+    if (r == 0) {
+        r = coxi_store_pull_begin(store, pull, list, len, ret_versions, &pulling);
+    }
     if (r == 0) {
         r = coxi_buffer_reserve(ret, pulling.left + COXI_PULL_ROOM);
     }

@@ -63,10 +63,15 @@ void coxi_ready_release(const struct coxi_ready *update,
 
 /* ---- rounds (round.c) */
 
-/* Lets a commit wait for its round. Errors of coxi_store_commit; COX_EEXIST: it waits
- * already, or its round has ended. */
+/* Lets a commit wait for its round. *ret_whole: now all of the round is here. Errors of
+ * coxi_store_commit; COX_EEXIST: it waits already, or its round has ended. */
 int coxi_store_round_wait(struct coxi_store *store, const struct coxi_commit *commit,
-                          const void *payload, size_t len);
+                          const void *payload, size_t len, bool *ret_whole);
+
+/* How each of the n closures counts in a round of which all is here. COX_ECANCELLED: it
+ * is not, any more. */
+int coxi_store_round_parts(struct coxi_store *store, uint64_t round, uint32_t n,
+                           struct coxi_round_part *ret);
 
 /* Applies what counts in the round that the commit ends. Nothing was applied after an
  * error. What waited stays. */

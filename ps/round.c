@@ -71,11 +71,39 @@ static int check(const struct coxi_store *store, const struct coxi_commit *commi
 }
 
 int coxi_store_round_wait(struct coxi_store *store, const struct coxi_commit *commit,
-                          const void *payload, size_t len)
+                          const void *payload, size_t len, bool *ret_whole)
 {
     int r = check(store, commit, payload, len);
-    return r == 0 ? coxi_rounds_put(store->rounds, store->applied, commit, payload, len)
+    return r == 0 ? coxi_rounds_put(store->rounds, store->applied, commit, payload, len,
+                                    ret_whole)
                   : r;
+}
+
+int coxi_store_round_parts(struct coxi_store *store, uint64_t round, uint32_t n,
+                           struct coxi_round_part *ret)
+{
+    double sum = 0;
+    uint32_t i = 0;
+    if (!coxi_rounds_hold(store->rounds, round)) {
+        return coxi_error(COX_ECANCELLED, "the round has failed");
+    }
+    const struct coxi_waiting *first = coxi_rounds_first(store->rounds, round);
+    const struct coxi_waiting *waiting = first;
+    bool is_mean = first != NULL && first->commit.share.mean;
+    for (; waiting != NULL; waiting = coxi_rounds_next(store->rounds, waiting)) {
+        sum += (double)waiting->commit.share.weight;
+    }
+    sum = is_mean ? sum : 1;
+    for (waiting = first; waiting != NULL && i < n; i++) {
+        ret[i] = (struct coxi_round_part){
+            1, coxi_round_factor(waiting->commit.share.weight, sum)};
+        waiting = coxi_rounds_next(store->rounds, waiting);
+    }
+    bool has_more = waiting != NULL;
+    coxi_rounds_let_go(store->rounds, round);
+    return i == n && !has_more
+               ? 0
+               : coxi_error(COX_ECANCELLED, "another attempt of its closures has come");
 }
 
 /* ---- what counts */
@@ -401,9 +429,11 @@ int coxi_store_round_end(struct coxi_store *store, const struct coxi_commit *com
                             .n_parts = update->count,
                             .scratch = scratch};
     scratch->len = 0;
-    coxi_rounds_hold(store->rounds, commit->closure);
+    bool held = coxi_rounds_hold(store->rounds, commit->closure);
     int r = end_round(&ending);
-    coxi_rounds_let_go(store->rounds, commit->closure);
+    if (held) {
+        coxi_rounds_let_go(store->rounds, commit->closure);
+    }
     coxi_memory_free(store->work, &ending.sources);
     coxi_memory_free(store->work, &ending.updates);
     return r;

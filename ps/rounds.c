@@ -14,7 +14,10 @@
 struct round {
     struct round *next;
     uint64_t number;
-    bool held; /* its end is being applied */
+    uint32_t n_holders;
+    bool dropped; /* the last holder frees it */
+    bool torn;    /* it has a commit that is not all of a closure */
+    uint32_t n_whole;
     struct coxi_waiting *first;
     struct coxi_waiting *last;
 };
@@ -136,9 +139,27 @@ static int compare(const struct coxi_commit *a, const struct coxi_commit *b)
     return a->attempt < b->attempt ? -1 : a->attempt > b->attempt;
 }
 
+/* True if the commit is the first attempt's, and all of a closure of the round. */
+static bool is_all(const struct coxi_commit *commit)
+{
+    uint64_t distance = commit->round - commit->closure;
+    return commit->share.n > 0 && distance <= commit->share.n && commit->attempt == 1 &&
+           commit->segment == 0 && commit->last && commit->n_touched == 1;
+}
+
+/* Counts a new commit; true: all of the round is here. */
+static bool count(struct round *round, const struct coxi_commit *commit)
+{
+    const struct coxi_share *first = &round->first->commit.share;
+    round->torn = round->torn || !is_all(commit) || commit->share.n != first->n ||
+                  commit->share.mean != first->mean;
+    round->n_whole++; /* nothing else has this closure, unless the round is torn */
+    return !round->torn && round->n_whole == first->n;
+}
+
 /* Puts a commit at its place in the round. */
-static int insert(struct coxi_rounds *rounds, struct coxi_waiting *waiting)
-    COXI_REQUIRES(rounds->lock)
+static int insert(struct coxi_rounds *rounds, struct coxi_waiting *waiting,
+                  bool *ret_whole) COXI_REQUIRES(rounds->lock)
 {
     struct round **there = find(rounds, waiting->commit.round);
     if (*there == NULL) {
@@ -162,13 +183,16 @@ static int insert(struct coxi_rounds *rounds, struct coxi_waiting *waiting)
     waiting->next = *at;
     *at = waiting;
     round->last = waiting->next == NULL ? waiting : round->last;
+    *ret_whole = count(round, &waiting->commit);
     return 0;
 }
 
 int coxi_rounds_put(struct coxi_rounds *rounds, struct coxi_applied *applied,
-                    const struct coxi_commit *commit, const void *payload, size_t len)
+                    const struct coxi_commit *commit, const void *payload, size_t len,
+                    bool *ret_whole)
 {
     struct coxi_waiting *waiting = NULL;
+    *ret_whole = false;
     if (commit->round <= commit->closure || commit->attempt == 0 ||
         commit->attempt == COXI_ATTEMPT_LATEST) {
         return coxi_error(COX_EINVAL, "attempt %u of closure %llu is in no round %llu",
@@ -181,7 +205,7 @@ int coxi_rounds_put(struct coxi_rounds *rounds, struct coxi_applied *applied,
     }
     coxi_lock(&rounds->lock);
     r = coxi_applied_ask(applied, commit->round);
-    r = r == 0 ? insert(rounds, waiting) : r;
+    r = r == 0 ? insert(rounds, waiting, ret_whole) : r;
     coxi_unlock(&rounds->lock);
     if (r != 0) {
         free_waiting(rounds, waiting);
@@ -189,24 +213,26 @@ int coxi_rounds_put(struct coxi_rounds *rounds, struct coxi_applied *applied,
     return r;
 }
 
-static void set_held(struct coxi_rounds *rounds, uint64_t number, bool held)
+bool coxi_rounds_hold(struct coxi_rounds *rounds, uint64_t number)
 {
     coxi_lock(&rounds->lock);
     struct round *round = *find(rounds, number);
     if (round != NULL) {
-        round->held = held;
+        round->n_holders++;
     }
     coxi_unlock(&rounds->lock);
+    return round != NULL;
 }
 
-void coxi_rounds_hold(struct coxi_rounds *rounds, uint64_t round)
+void coxi_rounds_let_go(struct coxi_rounds *rounds, uint64_t number)
 {
-    set_held(rounds, round, true);
-}
-
-void coxi_rounds_let_go(struct coxi_rounds *rounds, uint64_t round)
-{
-    set_held(rounds, round, false);
+    coxi_lock(&rounds->lock);
+    struct round **at = find(rounds, number);
+    (*at)->n_holders--;
+    if ((*at)->n_holders == 0 && (*at)->dropped) {
+        drop(rounds, at);
+    }
+    coxi_unlock(&rounds->lock);
 }
 
 const struct coxi_waiting *coxi_rounds_first(struct coxi_rounds *rounds, uint64_t round)
@@ -227,12 +253,23 @@ const struct coxi_waiting *coxi_rounds_next(struct coxi_rounds *rounds,
     return next;
 }
 
+/* Drops a round now, or when nobody holds it any more. */
+static void drop_unheld(struct coxi_rounds *rounds, struct round **at)
+    COXI_REQUIRES(rounds->lock)
+{
+    if ((*at)->n_holders > 0) {
+        (*at)->dropped = true;
+    } else {
+        drop(rounds, at);
+    }
+}
+
 void coxi_rounds_drop(struct coxi_rounds *rounds, uint64_t round)
 {
     coxi_lock(&rounds->lock);
     struct round **at = find(rounds, round);
     if (*at != NULL) {
-        drop(rounds, at);
+        drop_unheld(rounds, at);
     }
     coxi_unlock(&rounds->lock);
 }
@@ -241,7 +278,7 @@ void coxi_rounds_drop_below(struct coxi_rounds *rounds, uint64_t watermark)
 {
     coxi_lock(&rounds->lock);
     for (struct round **at = &rounds->first; *at != NULL;) {
-        if ((*at)->number <= watermark && !(*at)->held) {
+        if ((*at)->number <= watermark && (*at)->n_holders == 0) {
             drop(rounds, at);
         } else {
             at = &(*at)->next;

@@ -4,6 +4,10 @@
  * not know their closures. The end of the round (ps/round.c) applies those that count,
  * as one update; the others are dropped.
  *
+ * If one ps has all of a round, it need not wait for the client to end it: see
+ * coxi_share. That is so if each closure's first attempt has put one commit here, which is
+ * all of the closure. If any other commit of the round has come, the client decides.
+ *
  * A round has the number of the closure that ends it. Commits are told apart by
  * closure, attempt and segment, so that several attempts of a closure may wait side by
  * side: the end of the round names the attempt that counts.
@@ -38,22 +42,24 @@ int coxi_rounds_new(struct coxi_memory *memory, struct coxi_rounds **ret);
 void coxi_rounds_free(struct coxi_rounds *rounds); /* takes NULL; all are dropped */
 
 /*
- * Lets a commit wait, copied. COX_EEXIST: it waits already, or `applied` has the end of
- * its round. COX_EINVAL: a round ends after its closures; COX_ELIMIT; COX_ENOMEM.
+ * Lets a commit wait, copied. *ret_whole: it was the last that its round lacked, so the ps
+ * may end the round. COX_EEXIST: it waits already, or `applied` has the end of its round.
+ * COX_EINVAL: a round ends after its closures; COX_ELIMIT; COX_ENOMEM.
  */
 int coxi_rounds_put(struct coxi_rounds *rounds, struct coxi_applied *applied,
-                    const struct coxi_commit *commit, const void *payload, size_t len);
+                    const struct coxi_commit *commit, const void *payload, size_t len,
+                    bool *ret_whole);
 
-/* The commits of a round, in order. They stay until the round is dropped; others may
- * come meanwhile, which the list has or has not. */
+/* The commits of a round that is held, in order. Others may come meanwhile, which the
+ * list has or has not. */
 const struct coxi_waiting *coxi_rounds_first(struct coxi_rounds *rounds,
                                              uint64_t round);
 const struct coxi_waiting *coxi_rounds_next(struct coxi_rounds *rounds,
                                             const struct coxi_waiting *waiting);
 
-/* While a round is held, _drop_below does not drop it. One thread at a time may hold a
- * round. */
-void coxi_rounds_hold(struct coxi_rounds *rounds, uint64_t round);
+/* While a round is held, what waits for it stays, also if it is dropped. False: nothing
+ * waits for it, and it is not held. */
+bool coxi_rounds_hold(struct coxi_rounds *rounds, uint64_t round);
 void coxi_rounds_let_go(struct coxi_rounds *rounds, uint64_t round);
 
 /* Drops what waits for a round, after `applied` got its end. */

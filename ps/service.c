@@ -58,6 +58,12 @@ static int make_answer(void *arg, void *to, size_t room, size_t *ret_len)
     return coxi_store_pull_some(answer->store, &answer->pulling, to, room, ret_len);
 }
 
+/* The round for which a pull waits may need the answers to commits before it. */
+static void send_queued(void *link)
+{
+    (void)coxi_link_wait_room(link, 0);
+}
+
 /* A short answer is sent together with others of its batch; a long one is made while it
  * is sent. */
 static int answer_pull(struct coxi_tenant *tenant, struct coxi_peer *peer,
@@ -70,6 +76,9 @@ static int answer_pull(struct coxi_tenant *tenant, struct coxi_peer *peer,
     coxi_payloads_lend_token(tenant->store, peer, &pull.session);
     int r = coxi_payloads_aside(&tenant->payloads, peer,
                                 request->pull.n_items * sizeof(uint64_t));
+    if (r == 0) {
+        r = coxi_store_pull_await(tenant->store, &pull, send_queued, peer->link);
+    }
     if (r == 0) {
         r = coxi_store_pull_begin(tenant->store, &pull, frame->payload,
                                   frame->payload_len, &peer->aside, &answer.pulling);
@@ -112,6 +121,8 @@ static int answer_commit(struct coxi_tenant *tenant, struct coxi_peer *peer,
     answer.status.code = r;
     answer.status.message = r != 0 ? coxi_error_text() : "";
     answer.status.duplicate = duplicate;
+    answer.status.ended = r == 0 && commit.round != 0 &&
+                          coxi_store_has_ended(tenant->store, commit.round);
     return coxi_message_send(peer->link, &answer, NULL, false);
 }
 

@@ -23,6 +23,7 @@ int coxi_store_new(uint32_t ps_index, uint64_t incarnation, struct coxi_store **
     coxi_rwlock_init(&store->registry);
     coxi_rwlock_init(&store->moment);
     coxi_mutex_init(&store->snapshots);
+    coxi_ends_init(&store->ends);
     *ret = store;
     return 0;
 }
@@ -88,6 +89,7 @@ static void forget(struct coxi_store *store)
     store->unready = false;
     store->tracking = (struct coxi_tracking){0};
     store->taking = NULL; /* its cuts are freed with the parts */
+    coxi_ends_changed(&store->ends);
     store->session = (struct coxi_session){0};
     atomic_store(&store->commits, 0);
     atomic_store(&store->duplicates, 0);
@@ -102,6 +104,7 @@ void coxi_store_free(struct coxi_store *store)
         coxi_applied_list_fini(&store->last.file.applied);
         coxi_served_fini(&store->served);
         coxi_mutex_fini(&store->snapshots);
+        coxi_ends_fini(&store->ends);
         coxi_rwlock_fini(&store->registry);
         coxi_rwlock_fini(&store->moment);
         free(store);

@@ -117,8 +117,9 @@ int coxi_store_create(struct coxi_store *store, const struct coxi_create *create
 /*
  * Answers a pull, whose keys and row numbers are the `len` bytes at `list` (8-aligned).
  * Appends the values to *ret. If any item has a version, appends a version for each
- * item to *ret_versions (0 for tables). COX_EFENCED, COX_EPSLOST (meant for another
- * incarnation), COX_ENOENT, COX_EINVAL, COX_ELIMIT; both may have grown then.
+ * item to *ret_versions (0 for tables). Waits for the end of the round that the pull must
+ * see. COX_EFENCED, COX_EPSLOST (meant for another incarnation), COX_ENOENT, COX_EINVAL,
+ * COX_ELIMIT, COX_ECANCELLED (that end has not come); both may have grown then.
  */
 int coxi_store_pull(struct coxi_store *store, const struct coxi_pull *pull,
                     const void *list, size_t len, struct coxi_buffer *ret,
@@ -146,6 +147,15 @@ struct coxi_pulling {
     uint64_t n_made; /* parts that the store had made when the pull began */
 };
 
+/*
+ * Waits until the round that the pull must see has ended here; on_wait(arg) (or NULL) is
+ * called before. It comes soon, because its closures are done or under way; if it does
+ * not, the step would keep its slot from one of them. COX_ECANCELLED: it has not come;
+ * errors of coxi_store_pull.
+ */
+int coxi_store_pull_await(struct coxi_store *store, const struct coxi_pull *pull,
+                          void (*on_wait)(void *arg), void *arg);
+
 int coxi_store_pull_begin(struct coxi_store *store, const struct coxi_pull *pull,
                           const void *list, size_t len,
                           struct coxi_buffer *ret_versions, struct coxi_pulling *ret);
@@ -161,6 +171,9 @@ int coxi_store_pull_some(struct coxi_store *store, struct coxi_pulling *pulling,
 int coxi_store_commit(struct coxi_store *store, const struct coxi_commit *commit,
                       const void *payload, size_t len, struct coxi_buffer *scratch,
                       bool *ret_duplicate);
+
+/* True if the end of the round is applied, or the round lies below the watermark. */
+bool coxi_store_has_ended(struct coxi_store *store, uint64_t round);
 
 /* Refuses attempts of a closure from now on, and appends what is applied of the
  * closure, as coxi_applied_void does. COX_EFENCED, COX_ELIMIT, COX_ENOMEM. */

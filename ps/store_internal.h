@@ -9,6 +9,7 @@
 #include "common/sync.h"
 #include "ps/applied.h"
 #include "ps/dense.h"
+#include "ps/ends.h"
 #include "ps/memory.h"
 #include "ps/part_names.h"
 #include "ps/served.h"
@@ -71,6 +72,7 @@ struct coxi_store {
     struct coxi_part_names names;
     struct coxi_applied *applied;
     struct coxi_rounds *rounds; /* what waits for the end of a round */
+    struct coxi_ends ends;      /* for pulls that wait for the end of a round */
     struct coxi_stale_workers *workers;
     uint64_t restored;    /* the round of the last restore, or 0 ... */
     uint64_t restored_at; /* ... and the number of its last file */

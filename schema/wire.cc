@@ -169,7 +169,8 @@ bool decode_voided(const wire::Voided *m, struct coxi_voided *ret)
 Body encode_pull(Builder &b, const struct coxi_pull &m)
 {
     auto items = structs<wire::PullItem>(b, m.items, m.n_items);
-    return wire::CreatePull(b, to_wire(m.session), m.incarnation, items, m.narrow)
+    return wire::CreatePull(b, to_wire(m.session), m.incarnation, items, m.narrow,
+                            m.after)
         .Union();
 }
 
@@ -178,6 +179,7 @@ bool decode_pull(const wire::Pull *m, struct coxi_pull *ret)
     ret->session = from_wire(m->session());
     ret->incarnation = m->incarnation();
     ret->narrow = m->narrow();
+    ret->after = m->after();
     return take_array(m->items(), &ret->items, &ret->n_items);
 }
 
@@ -207,7 +209,8 @@ Body encode_commit(Builder &b, const struct coxi_commit &m)
     }
     return wire::CreateCommit(b, to_wire(m.session), m.incarnation, m.closure,
                               m.attempt, m.segment, m.last, touched, updates, m.step,
-                              m.loss_scale, m.round, pulled, m.n_waiting)
+                              m.loss_scale, m.round, pulled, m.n_waiting, m.share.n,
+                              m.share.mean, m.share.weight, m.share.after)
         .Union();
 }
 
@@ -223,6 +226,7 @@ bool decode_commit(const wire::Commit *m, struct coxi_commit *ret)
     ret->loss_scale = m->loss_scale();
     ret->round = m->round();
     ret->n_waiting = m->n_waiting();
+    ret->share = {m->n(), m->mean(), m->weight(), m->after()};
     if (!take_array(m->touched(), &ret->touched, &ret->n_touched) ||
         !take_array(m->updates(), &ret->updates, &ret->n_updates) ||
         !take_array(m->pulled(), &ret->pulled, &ret->n_pulled) ||
@@ -275,11 +279,8 @@ Body encode_body(Builder &b, const struct coxi_message &m)
         return encode_pulled(b, m.status);
     case COXI_COMMIT:
         return encode_commit(b, m.commit);
-    case COXI_COMMITTED: {
-        auto message = text_or_none(b, m.status.code != 0 ? m.status.message : "");
-        return wire::CreateCommitted(b, m.status.code, message, m.status.duplicate)
-            .Union();
-    }
+    case COXI_COMMITTED:
+        return encode_committed(b, m.status);
     case COXI_LAYOUT:
         return encode_layout(b, m.layout);
     case COXI_MODULE:
@@ -406,11 +407,9 @@ bool decode_body(const wire::Message *in, struct coxi_message *ret)
         return decode_pulled(in->body_as_Pulled(), &ret->status);
     case wire::Body_Commit:
         return decode_commit(in->body_as_Commit(), &ret->commit);
-    case wire::Body_Committed: {
-        auto m = in->body_as_Committed();
-        ret->status = answer(m->code(), m->message(), 0, m->duplicate());
+    case wire::Body_Committed:
+        ret->status = decode_committed(in->body_as_Committed());
         return true;
-    }
     case wire::Body_Layout:
         decode_layout(in->body_as_Layout(), &ret->layout);
         return true;

@@ -34,7 +34,7 @@ extern "C" {
  * wire.fbs, and a test fails if only one of the two was changed.
  */
 enum {
-    COXI_WIRE_VERSION = 9,
+    COXI_WIRE_VERSION = 10,
     COXI_WIRE_META_MAX = 16 * 1024 * 1024, /* longest encoded message, bytes */
     COXI_WIRE_NAME_MAX = 127,
     COXI_STALE_BUCKETS = 32,
@@ -82,12 +82,13 @@ struct coxi_refuse {
 };
 
 /* All answers that differ only in one field: Status (incarnation), Pulled (versions),
- * ModuleLoaded and ResourceMade (id), Committed (duplicate). */
+ * ModuleLoaded and ResourceMade (id), Committed (duplicate, ended). */
 struct coxi_status {
     int32_t code;
     const char *message;
     uint32_t id;
     bool duplicate;
+    bool ended;
     const uint64_t *versions;
     size_t n_versions;
     uint64_t incarnation;
@@ -247,6 +248,7 @@ struct coxi_pull {
     const struct coxi_pull_item *items;
     size_t n_items;
     bool narrow;
+    uint64_t after; /* the values must have the round with this end; 0: none */
 };
 
 struct coxi_update {
@@ -254,6 +256,14 @@ struct coxi_update {
     uint32_t op;    /* enum coxi_op */
     uint64_t begin; /* or COXI_ROWS_LISTED */
     uint64_t count;
+};
+
+/* What a ps must know to end a round itself. */
+struct coxi_share {
+    uint32_t n; /* closures of the round; 0: the ps must not end it */
+    bool mean;
+    float weight;
+    uint64_t after; /* the round with this end must be applied before; 0: none */
 };
 
 struct coxi_commit {
@@ -275,6 +285,7 @@ struct coxi_commit {
     /* The end of a round: how many of its closures, of those that count by a numbered
      * attempt, have commits that wait on this ps. */
     uint32_t n_waiting;
+    struct coxi_share share;
     /* The worker that sends it. Not in the message: a ps takes it from the greeting. */
     struct coxi_maybe worker;
 };
@@ -288,6 +299,13 @@ struct coxi_round_part {
     uint32_t attempt;
     float factor;
 };
+
+/* The factor of a closure with this weight; `sum`: of the weights of all that count, or
+ * 1 if the gradients are not averaged. */
+static inline float coxi_round_factor(float weight, double sum)
+{
+    return sum > 0 ? (float)((double)weight / sum) : 0;
+}
 
 struct coxi_void {
     struct coxi_session session;
@@ -356,6 +374,14 @@ struct coxi_closure_head {
     uint32_t timeout_ms;
 };
 
+/* The round of a closure. */
+struct coxi_round_head {
+    uint64_t round; /* for whose end its commits wait; 0: it is in none */
+    uint64_t after; /* coxi_pull.after of its pulls */
+    uint32_t n;     /* coxi_share.n and .mean of its commit */
+    uint32_t mean;
+};
+
 /* An argument that the worker keeps. */
 struct coxi_kept_input {
     uint32_t at;       /* the closure of the dispatch that takes it */
@@ -376,9 +402,9 @@ struct coxi_dispatch {
     const void *decoded; /* decoding only */
     uint64_t sent_us;
     const uint32_t *alone;
-    size_t n_alone;         /* decoded: rising indices of closures */
-    uint64_t first;         /* a closure's step is its id minus this, modulo 2^64 */
-    const uint64_t *rounds; /* of each closure, 0: none; NULL: none is in a round */
+    size_t n_alone; /* decoded: rising indices of closures */
+    uint64_t first; /* a closure's step is its id minus this, modulo 2^64 */
+    const struct coxi_round_head *rounds; /* of each; NULL: none is in a round */
 };
 
 struct coxi_recall_head {
@@ -414,6 +440,9 @@ struct coxi_done {
     uint32_t held_us;
     uint32_t commit_us;
     const float *weights; /* of each closure; NULL: each counts 1 in its round */
+    /* closures whose commits were answered with coxi_status.ended */
+    const uint32_t *ended;
+    size_t n_ended; /* decoded: rising indices of closures */
 };
 
 /* ResultWant (closure, attempt) and Result: the results of a closure that a worker

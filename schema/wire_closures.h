@@ -66,6 +66,19 @@ bool decode_module(const wire::Module *m, struct coxi_module *ret)
     return true;
 }
 
+Body encode_committed(Builder &b, const struct coxi_status &m)
+{
+    auto message = text_or_none(b, m.code != 0 ? m.message : "");
+    return wire::CreateCommitted(b, m.code, message, m.duplicate, m.ended).Union();
+}
+
+struct coxi_status decode_committed(const wire::Committed *m)
+{
+    struct coxi_status ret = answer(m->code(), m->message(), 0, m->duplicate());
+    ret.ended = m->ended();
+    return ret;
+}
+
 using KeptInputs = fb::Vector<fb::Offset<wire::KeptInput>>;
 
 fb::Offset<KeptInputs> encode_inputs(Builder &b, const struct coxi_dispatch &m)
@@ -88,7 +101,8 @@ Body encode_dispatch(Builder &b, const struct coxi_dispatch &m)
     auto keep = encode_numbers(b, m.keep, m.n_keep);
     auto inputs = encode_inputs(b, m);
     auto alone = encode_numbers(b, m.alone, m.n_alone);
-    auto rounds = one_for_each(b, m.rounds, m.n_closures);
+    auto rounds =
+        structs<wire::RoundHead>(b, m.rounds, m.rounds != nullptr ? m.n_closures : 0);
     return wire::CreateDispatch(b, closures, m.grace_ms, keep, inputs, m.sent_us, alone,
                                 m.first, rounds)
         .Union();
@@ -96,25 +110,31 @@ Body encode_dispatch(Builder &b, const struct coxi_dispatch &m)
 
 bool decode_dispatch(const wire::Dispatch *m, struct coxi_dispatch *ret)
 {
+    size_t n_rounds = 0;
     *ret = {};
     ret->grace_ms = m->grace_ms();
     ret->n_inputs = m->inputs() != nullptr ? m->inputs()->size() : 0;
     ret->decoded = m;
     ret->sent_us = m->sent_us();
     ret->first = m->first();
-    return take_array(m->closures(), &ret->closures, &ret->n_closures) &&
+    bool taken = take_array(m->rounds(), &ret->rounds, &n_rounds);
+    if (n_rounds == 0) {
+        ret->rounds = nullptr;
+    }
+    return taken && take_array(m->closures(), &ret->closures, &ret->n_closures) &&
            decode_numbers(m->keep(), ret->n_closures, &ret->keep, &ret->n_keep) &&
            decode_numbers(m->alone(), ret->n_closures, &ret->alone, &ret->n_alone) &&
-           take_one_for_each(m->rounds(), ret->n_closures, &ret->rounds);
+           (n_rounds == 0 || n_rounds == ret->n_closures);
 }
 
 Body encode_done(Builder &b, const struct coxi_done &m)
 {
     auto closures = structs<wire::DoneHead>(b, m.closures, m.n_closures);
     auto kept = encode_numbers(b, m.kept, m.n_kept);
+    auto ended = encode_numbers(b, m.ended, m.n_ended);
     auto weights = one_for_each(b, m.weights, m.n_closures);
     return wire::CreateDone(b, closures, kept, m.echo_us, m.held_us, m.commit_us,
-                            weights)
+                            weights, ended)
         .Union();
 }
 
@@ -125,6 +145,7 @@ bool decode_done(const wire::Done *m, struct coxi_done *ret)
     ret->commit_us = m->commit_us();
     return take_array(m->closures(), &ret->closures, &ret->n_closures) &&
            decode_numbers(m->kept(), ret->n_closures, &ret->kept, &ret->n_kept) &&
+           decode_numbers(m->ended(), ret->n_closures, &ret->ended, &ret->n_ended) &&
            take_one_for_each(m->weights(), ret->n_closures, &ret->weights);
 }
 

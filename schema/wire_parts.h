@@ -31,6 +31,7 @@ SAME_LAYOUT(coxi_table_counters, TableCounters);
 SAME_LAYOUT(coxi_pull_item, PullItem);
 SAME_LAYOUT(coxi_update, Update);
 SAME_LAYOUT(coxi_round_part, RoundPart);
+SAME_LAYOUT(coxi_round_head, RoundHead);
 SAME_LAYOUT(coxi_closure_head, ClosureHead);
 SAME_LAYOUT(coxi_done_head, DoneHead);
 SAME_LAYOUT(coxi_recall_head, RecallHead);
@@ -101,7 +102,7 @@ fb::Offset<fb::String> text_or_none(Builder &b, const char *string)
 struct coxi_status answer(int32_t code, const fb::String *message, uint32_t id,
                           bool duplicate)
 {
-    return {code, text(message), id, duplicate, nullptr, 0, 0};
+    return {code, text(message), id, duplicate, false, nullptr, 0, 0};
 }
 
 /* ---- variables */

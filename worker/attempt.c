@@ -125,6 +125,7 @@ void coxi_attempt_end(struct coxi_attempt *attempt, bool committed)
         .step_code = attempt->step_code,
         .run_us = attempt->run_us,
         .weight = attempt->weight,
+        .ended = atomic_load(&attempt->round_ended),
         .touched = attempt->touched,
         .result = attempt->code == 0 ? (const void *)attempt->results.data
                                      : attempt->code_text,

@@ -120,9 +120,9 @@ struct coxi_call {
     const struct coxi_taken *taken; /* kept arguments, by rising position */
     size_t args_len;
     uint32_t n_taken;
-    uint64_t round; /* the round for whose end its commits wait; 0: they do not */
-    bool keep;      /* the step's results stay on this worker */
-    bool alone;     /* nothing may run beside it */
+    struct coxi_round_head round;
+    bool keep;  /* the step's results stay on this worker */
+    bool alone; /* nothing may run beside it */
 };
 
 /* A gradient among the updates for a ps: the number of its update, and its bytes in the
@@ -218,7 +218,8 @@ struct coxi_attempt {
     uint32_t segment; /* the segment being collected: the number of flushes before it */
     uint32_t last_ps; /* the first ps to which the previous segment went */
 
-    float weight; /* how much the closure counts in its round */
+    float weight;            /* how much the closure counts in its round */
+    atomic_bool round_ended; /* a ps that has its commit has the end of the round */
 
     /* gradients are multiplied by `loss_scale`, the value of `scale`; NULL and 0: not
      * scaled */

@@ -57,8 +57,12 @@ static void commit_done(struct coxi_psc_request *request, int code,
     (void)payload;
     (void)len;
     const char *text;
+    struct coxi_attempt *attempt = ((struct coxi_target *)request)->attempt;
     code = commit_code(code, answer, &text);
-    acknowledged(((struct coxi_target *)request)->attempt, code, text);
+    if (code == 0 && answer->status.ended) {
+        atomic_store(&attempt->round_ended, true);
+    }
+    acknowledged(attempt, code, text);
 }
 
 static void flush_done(struct coxi_psc_request *request, int code,
@@ -84,6 +88,14 @@ static size_t list_touched(struct coxi_attempt *attempt)
     return n;
 }
 
+/* What the only ps of a closure must know to end its round. */
+static struct coxi_share share_of(const struct coxi_attempt *attempt)
+{
+    const struct coxi_round_head *round = &attempt->call.round;
+    return (struct coxi_share){round->n, round->mean != 0, attempt->weight,
+                               round->after};
+}
+
 /* Commits the segment to the first n_touched ps of attempt->touched. The last segment
  * ends in commit_done; for any other the slot waits. */
 static void submit_segment(struct coxi_attempt *attempt, size_t n_touched, bool last)
@@ -92,6 +104,8 @@ static void submit_segment(struct coxi_attempt *attempt, size_t n_touched, bool 
         coxi_overflow_skip(attempt);
     }
     attempt->commits.n_pending = (uint32_t)n_touched + (last ? 1 : 0);
+    bool is_all = last && attempt->segment == 0 && n_touched == 1;
+    const struct coxi_share share = is_all ? share_of(attempt) : (struct coxi_share){0};
     for (size_t i = 0; i < n_touched; i++) {
         uint32_t ps = attempt->touched[i];
         struct coxi_target *target = &attempt->targets[ps];
@@ -111,7 +125,8 @@ static void submit_segment(struct coxi_attempt *attempt, size_t n_touched, bool 
             .n_pulled = target->pulled.len / sizeof(uint64_t),
             .step = attempt->rate_step,
             .loss_scale = attempt->loss_scale,
-            .round = attempt->call.round,
+            .round = attempt->call.round.round,
+            .share = share,
         };
         target->touched = true;
         target->segment =

@@ -351,6 +351,7 @@ static int submit(struct coxi_fetch *fetch, uint32_t ps)
         .items = (const struct coxi_pull_item *)(void *)part->items.data,
         .n_items = part->items.len / sizeof(struct coxi_pull_item),
         .narrow = true,
+        .after = fetch->attempt->call.round.after,
     };
     return r == 0 ? coxi_psc_submit(run->ps[ps], &message, &part->request, false) : r;
 }
@@ -481,6 +482,8 @@ int coxi_pull_wait(struct coxi_attempt *attempt, struct coxi_fetch *fetch)
     }
     if (r == COX_EPSLOST || r == COX_EFENCED) {
         attempt->lost = r;
+    } else if (r == COX_ECANCELLED) { /* what coxi_pull.after names has not come */
+        attempt->lost = coxi_attempt_break(attempt, r);
     }
     if (r == 0) {
         if (fetch->doubled.len > 0) {

@@ -456,6 +456,8 @@ static void send_reports(struct coxi_run *run)
     message.done.kept = run->kept;
     message.done.n_kept = run->n_kept;
     message.done.weights = run->weighed ? run->weights : NULL;
+    message.done.ended = run->ended;
+    message.done.n_ended = run->n_ended;
     tell_ways(run, &message.done);
     struct iovec segment = {run->report_payload.data, run->report_payload.len};
     struct coxi_payload payload = {.segments = &segment, .n_segments = 1};
@@ -473,6 +475,7 @@ static void send_reports(struct coxi_run *run)
     coxi_link_unref(link);
     run->n_reports = 0;
     run->n_kept = 0;
+    run->n_ended = 0;
     run->weighed = false;
     run->report_payload.len = 0;
 }
@@ -529,6 +532,8 @@ void coxi_run_report(struct coxi_run *run, const struct coxi_report *report)
     if (r == 0) {
         run->kept[run->n_kept] = (uint32_t)run->n_reports;
         run->n_kept += report->kept;
+        run->ended[run->n_ended] = (uint32_t)run->n_reports;
+        run->n_ended += report->ended;
         run->weights[run->n_reports] = report->weight;
         run->weighed = run->weighed || (report->code == 0 && report->weight != 1);
         run->reports[run->n_reports++] = head;
@@ -558,20 +563,6 @@ void coxi_run_flush(struct coxi_run *run)
     for (uint32_t i = 0; i < run->n_ps; i++) {
         coxi_psc_flush(run->ps[i]);
     }
-}
-
-void coxi_run_tell_overrun(struct coxi_run *run, uint64_t closure, uint32_t attempt)
-{
-    struct coxi_crashed_head head = {
-        .closure = closure, .attempt = attempt, .cause = COXI_CAUSE_OVERRUN};
-    struct coxi_message message = {.kind = COXI_CRASHED};
-    message.crashed.closures = &head;
-    message.crashed.n_closures = 1;
-    coxi_lock(&run->lock);
-    if (closure != 0 && run->control != NULL) {
-        (void)coxi_message_send(run->control, &message, NULL, false);
-    }
-    coxi_unlock(&run->lock);
 }
 
 void coxi_run_tick(struct coxi_run *run)

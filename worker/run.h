@@ -113,6 +113,8 @@ struct coxi_run {
     float weights[COXI_REPORTS_MAX]; /* of each report in its round ... */
     bool weighed;                    /* ... unless all of them are 1 */
     size_t n_kept;
+    uint32_t ended[COXI_REPORTS_MAX]; /* indices of the reports with `ended` */
+    size_t n_ended;
     struct coxi_buffer report_payload;
     /* when the client sent the last dispatch; 0: it was told already */
     uint64_t echo_us;
@@ -214,6 +216,7 @@ struct coxi_report {
     size_t result_len;
     bool kept;    /* the results stay here; `result`: their size in bytes, a u64 */
     float weight; /* how much the closure counts in its round */
+    bool ended;   /* a ps that has its commit has the end of the round */
 };
 void coxi_run_report(struct coxi_run *run, const struct coxi_report *report);
 
@@ -227,9 +230,6 @@ void coxi_run_send_result(struct coxi_run *run, const struct coxi_result *wanted
 /* Sends the outbox to the client, and queued requests to the ps. */
 void coxi_run_flush(struct coxi_run *run);
 
-/* Tells the client that an attempt overran, for which this process is about to end.
- * Closure 0 (the making of a resource): does nothing. Loop. */
-void coxi_run_tell_overrun(struct coxi_run *run, uint64_t closure, uint32_t attempt);
 /* Sends the outbox to the client. */
 void coxi_run_flush_reports(struct coxi_run *run);
 

@@ -25,6 +25,7 @@
 #include "common/error.h"
 #include "common/log.h"
 #include "common/sync.h"
+#include "net/message.h"
 #include "worker/batches.h"
 #include "worker/results.h"
 #include "worker/slots_internal.h"
@@ -47,6 +48,22 @@ static void begin_end(void)
     }
 }
 
+/* Tells the client that an attempt overran, for which this process is about to end.
+ * Closure 0 (the making of a resource): does nothing. Loop. */
+static void tell_overrun(struct coxi_run *run, uint64_t closure, uint32_t attempt)
+{
+    struct coxi_crashed_head head = {
+        .closure = closure, .attempt = attempt, .cause = COXI_CAUSE_OVERRUN};
+    struct coxi_message message = {.kind = COXI_CRASHED};
+    message.crashed.closures = &head;
+    message.crashed.n_closures = 1;
+    coxi_lock(&run->lock);
+    if (closure != 0 && run->control != NULL) {
+        (void)coxi_message_send(run->control, &message, NULL, false);
+    }
+    coxi_unlock(&run->lock);
+}
+
 /*
  * Ends the process now. Before, sends what other slots have to report, and which
  * closures overran: the client counts these when it loses this process, not only when
@@ -66,7 +83,7 @@ static void end_process(struct coxi_slots *slots)
         coxi_unlock(&slots->lock);
         if (run != NULL) {
             coxi_run_flush(run);
-            coxi_run_tell_overrun(run, overran.closure, overran.attempt);
+            tell_overrun(run, overran.closure, overran.attempt);
             coxi_run_unref(run);
         }
     }

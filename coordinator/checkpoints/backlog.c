@@ -274,10 +274,21 @@ static int describe_call(struct collection *all, struct coxi_closure *closure,
     return r;
 }
 
+/* True if a ps has ended the round itself, as its shard has it. */
+static bool is_in_shard(const struct collection *all, const struct coxi_round *round)
+{
+    bool is_in = false;
+    for (uint32_t p = 0; !round->decided && p < all->manifest->n_shards; p++) {
+        is_in = is_in || has_all(all, p, round->end->future.id);
+    }
+    return is_in;
+}
+
 /* Describes the end of a round. If it was decided, the decision stays. */
 static int describe_round(struct collection *all, const struct coxi_round *round,
                           struct coxi_backlog_head *head)
 {
+    bool decided = round->decided || is_in_shard(all, round);
     const struct coxi_backlog_round what = {
         .first = round->first,
         .n = round->n,
@@ -287,7 +298,7 @@ static int describe_round(struct collection *all, const struct coxi_round *round
         .staleness = round->rounds->spec.staleness,
         .reduce = round->rounds->spec.reduce,
         .flags =
-            (round->decided ? COXI_BACKLOG_DECIDED : 0U) |
+            (decided ? COXI_BACKLOG_DECIDED : 0U) |
             (round->rounds->spec.deterministic != 0 ? COXI_BACKLOG_DETERMINISTIC : 0U),
     };
     head->function = COXI_BACKLOG_ROUND;
@@ -296,7 +307,7 @@ static int describe_round(struct collection *all, const struct coxi_round *round
     for (uint32_t i = 0; r == 0 && i < round->n; i++) {
         bool may = round->members[i].state != COXI_MEMBER_OUT;
         const struct coxi_backlog_part part = {
-            .counts = round->decided ? round->parts[i].attempt != 0 : may,
+            .counts = round->decided ? round->parts[i].attempt != 0 : decided || may,
             .factor = round->parts[i].factor,
         };
         r = coxi_buffer_append(&all->args, &part, sizeof(part));

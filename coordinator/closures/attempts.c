@@ -256,6 +256,7 @@ struct answer {
     const uint8_t *result;
     bool kept;    /* the result is the number of bytes that the worker keeps */
     float weight; /* how much it counts in its round */
+    bool ended;   /* a ps has the end of its round */
 };
 
 /* A call of the function took `run_us`. */
@@ -324,8 +325,9 @@ static void end_closure(struct coxi_seat *seat, struct coxi_closure *closure,
         closure->effect.uncertain = false; /* the run is over: the ps are not asked */
     }
     if (ending.state == COXI_DONE_OK && waits) {
-        coxi_round_stage(closure, head->attempt, answer->weight, answer->touched,
-                         head->touched_n);
+        coxi_round_stage(closure, &(struct coxi_staged){head->attempt, answer->weight,
+                                                        answer->ended, answer->touched,
+                                                        head->touched_n});
     } else {
         coxi_closure_end(closure, &ending);
     }
@@ -407,6 +409,7 @@ int coxi_attempts_done(struct coxi_worker *worker, const struct coxi_done *done,
 {
     struct coxi_seat *seat = worker->seat;
     size_t n_kept = 0;
+    size_t n_ended = 0;
     for (size_t i = 0; i < done->n_closures; i++) {
         const struct coxi_done_head *head = &done->closures[i];
         struct answer answer = {.head = head, .weight = 1};
@@ -415,6 +418,8 @@ int coxi_attempts_done(struct coxi_worker *worker, const struct coxi_done *done,
         }
         answer.kept = n_kept < done->n_kept && done->kept[n_kept] == i;
         n_kept += answer.kept;
+        answer.ended = n_ended < done->n_ended && done->ended[n_ended] == i;
+        n_ended += answer.ended;
         answer.touched = (const uint32_t *)(const void *)take(
             &payload, &len, (size_t)head->touched_n * sizeof(uint32_t));
         answer.result = take(&payload, &len, head->result_len);

@@ -33,6 +33,7 @@
  *   VOIDING -> QUEUED | WAITING   it was done, and a ps has lost that meanwhile; or
  *                                 all of it is applied, and it runs again for its
  *                                 results
+ *   VOIDING -> STAGED             its round is applied, so it cannot be cancelled
  *
  * A closure that is cancelled while it is ASSIGNED stays so, marked, until its worker
  * has answered or is lost. A second attempt (stragglers.c) changes no state.
@@ -135,6 +136,15 @@ struct coxi_rerun {
     bool urgent;
     /* Its outcome no longer counts, because another ps has come back. */
     bool abandoned;
+};
+
+/* How a closure ends. */
+struct coxi_ending {
+    enum coxi_closure_state state; /* COXI_DONE_OK, COXI_FAILED, COXI_CANCELLED */
+    int code;
+    const char *text;        /* copied; NULL: none */
+    const uint32_t *touched; /* done: the ps that its last attempt says it touched */
+    size_t n_touched;
 };
 
 struct coxi_closure {

@@ -45,18 +45,19 @@ enum {
 /* Notes the round of head `at`, if any head so far is in one. Reserves what it needs
  * first. */
 static int add_round(struct coxi_seat *seat, const struct coxi_closure *closure,
-                     uint32_t at)
+                     uint32_t attempt, uint32_t at)
 {
-    uint64_t round = coxi_round_of(closure).n;
-    if (round == 0 && seat->rounds.len == 0) {
+    const struct coxi_round_head none = {0};
+    const struct coxi_round_head head = coxi_round_head(closure, attempt);
+    if (head.round == 0 && seat->rounds.len == 0) {
         return 0;
     }
     int r =
-        coxi_buffer_reserve(&seat->rounds, (at + 1) * sizeof(round) - seat->rounds.len);
-    for (uint64_t none = 0; r == 0 && seat->rounds.len < at * sizeof(round);) {
+        coxi_buffer_reserve(&seat->rounds, (at + 1) * sizeof(head) - seat->rounds.len);
+    while (r == 0 && seat->rounds.len < at * sizeof(head)) {
         (void)coxi_buffer_append_raw(&seat->rounds, &none, sizeof(none));
     }
-    return r == 0 ? coxi_buffer_append_raw(&seat->rounds, &round, sizeof(round)) : r;
+    return r == 0 ? coxi_buffer_append_raw(&seat->rounds, &head, sizeof(head)) : r;
 }
 
 int coxi_send_add(struct coxi_seat *seat, const struct coxi_closure *closure,
@@ -93,7 +94,7 @@ int coxi_send_add(struct coxi_seat *seat, const struct coxi_closure *closure,
         r = coxi_inputs_collect(closure, at, &seat->inputs);
     }
     if (r == 0) {
-        r = add_round(seat, closure, at);
+        r = add_round(seat, closure, attempt, at);
     }
     if (r == 0) {
         (void)coxi_buffer_append_raw(&seat->heads, &head, sizeof(head));
@@ -170,7 +171,8 @@ void coxi_send_flush(struct coxi_seat *seat)
     message.dispatch.inputs = (const struct coxi_kept_input *)(void *)seat->inputs.data;
     message.dispatch.n_inputs = seat->inputs.len / sizeof(struct coxi_kept_input);
     message.dispatch.rounds =
-        seat->rounds.len > 0 ? (const uint64_t *)(void *)seat->rounds.data : NULL;
+        seat->rounds.len > 0 ? (const struct coxi_round_head *)(void *)seat->rounds.data
+                             : NULL;
     struct iovec segment = {seat->args.data, seat->args.len};
     struct coxi_payload payload = {.segments = &segment, .n_segments = 1};
     if (seat->args.len >= COXI_LINK_COPY_MAX) {
@@ -207,11 +209,15 @@ static int assign_one(struct coxi_seat *seat, struct coxi_closure *closure)
     }
     coxi_closure_dequeue(closure);
     coxi_closure_set(closure, COXI_ASSIGNED);
+    bool is_first = closure->attempts.last == 0;
     closure->attempts.last++;
     closure->attempts.current = closure->attempts.last;
     closure->attempts.called_back = false;
     closure->attempts.epoch = closure->future.c->ps.epoch;
     coxi_seat_take(seat, closure);
+    if (is_first && closure->round != NULL) {
+        closure->round->n_given++;
+    }
     return 0;
 }
 
@@ -395,15 +401,21 @@ void coxi_dispatch_go_on(struct cox_coordinator *c)
         if (closures->inputs_settled != NULL || closures->begun != NULL) {
             coxi_inputs_go_on(c);
         }
-    } while (coxi_rounds_are_due(c));
+    } while (closures->rounds.due != NULL);
+}
+
+/* Sends ps the ends of rounds, and asks them about voided closures. */
+static void send_ends(struct cox_coordinator *c)
+{
+    if (c->closures->voids_held) {
+        coxi_voidings_flush(c);
+    }
 }
 
 /* Sends ps and workers this turn's decisions about closures that are not plain. */
 static void send_decisions(struct cox_coordinator *c)
 {
-    if (c->closures->voids_held) {
-        coxi_voidings_flush(c);
-    }
+    send_ends(c);
     if (c->closures->droppers != NULL) {
         coxi_kept_flush(c);
     }
@@ -513,6 +525,7 @@ void coxi_dispatch(void *coordinator)
 
     bool closures = take_in(c, &intake);
     coxi_dispatch_go_on(c);
+    send_ends(c);
     if (kept) {
         coxi_kept_sweep(c);
     }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "coordinator/base/alive.h"
 #include "coordinator/workers/module.h"
 
 /* ---- life */
@@ -63,11 +64,6 @@ void coxi_round_be_due(struct coxi_round *round)
     }
 }
 
-bool coxi_rounds_are_due(const struct cox_coordinator *c)
-{
-    return c->closures->rounds.due != NULL;
-}
-
 /* The first failure of a member explains that of its round. */
 static void note_failure(struct coxi_round *round, const struct coxi_closure *closure)
 {
@@ -101,4 +97,84 @@ void coxi_round_settled(struct coxi_closure *closure)
     member->state = COXI_MEMBER_OUT;
     note_failure(round, closure);
     coxi_round_be_due(round);
+}
+
+/* ---- endings that wait until it is known whether a ps has ended the round */
+
+bool coxi_round_is_owned(const struct coxi_round *round)
+{
+    const struct cox_rounds *rounds = round->rounds;
+    return round->needed == round->n && !rounds->spec.deterministic &&
+           !rounds->inherited && !round->sealed && !round->sent && !round->over;
+}
+
+void coxi_round_be_voiding(struct coxi_closure *closure)
+{
+    coxi_closure_set(closure, COXI_VOIDING);
+    closure->seat = NULL;
+    closure->future.c->closures->n_voiding++;
+}
+
+/* True if the results of the closure, whose round is applied, cannot be had. */
+static bool is_hopeless(const struct coxi_closure *closure)
+{
+    bool is_member = closure->round->end != closure && closure->state != COXI_STAGED;
+    return is_member && (closure->effect.applied || closure->future.c->phase.closing);
+}
+
+/* The round is applied, and a closure of it cannot give its results. It cannot be
+ * replayed either. */
+static void be_broken(struct coxi_closure *closure, const struct coxi_ending *ending)
+{
+    char text[COXI_TEXT_MAX];
+    (void)snprintf(text, sizeof(text),
+                   "round %llu is applied, but closure %llu (%s) of it could not run "
+                   "again for its results: %.300s",
+                   (unsigned long long)closure->round->end->future.id.n,
+                   (unsigned long long)closure->future.id.n, closure->function->name,
+                   ending->text != NULL ? ending->text : "");
+    coxi_fatal(closure->future.c, COX_EREPLAY, text);
+}
+
+static int postpone(struct coxi_closure *closure, const struct coxi_ending *ending)
+{
+    struct coxi_round *round = closure->round;
+    struct coxi_postponed *postponed = calloc(1, sizeof(*postponed));
+    if (postponed == NULL) {
+        return coxi_error_memory("the end of a closure");
+    }
+    *postponed = (struct coxi_postponed){.next = round->postponed,
+                                         .closure = closure,
+                                         .ending = *ending,
+                                         .was_staged = closure->state == COXI_STAGED};
+    postponed->ending.touched = NULL;
+    postponed->ending.n_touched = 0;
+    if (ending->text != NULL) {
+        (void)snprintf(postponed->text, sizeof(postponed->text), "%s", ending->text);
+        postponed->ending.text = postponed->text;
+    }
+    round->postponed = postponed;
+    coxi_round_be_voiding(closure);
+    return 0;
+}
+
+bool coxi_round_postpones(struct coxi_closure *closure,
+                          const struct coxi_ending *ending)
+{
+    struct coxi_round *round = closure->round;
+    const struct cox_coordinator *c = closure->future.c;
+    if (round == NULL || closure->rerun != NULL || !coxi_round_is_owned(round) ||
+        round->n_given < round->n || c->phase.fatal_handled || c->phase.shutting_down) {
+        return false;
+    }
+    if (round->ended && is_hopeless(closure)) {
+        be_broken(closure, ending);
+        return false;
+    }
+    if (postpone(closure, ending) != 0) {
+        coxi_fatal(closure->future.c, COX_ENOMEM, coxi_error_text());
+        return false;
+    }
+    coxi_round_be_due(round);
+    return true;
 }

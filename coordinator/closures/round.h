@@ -9,15 +9,18 @@
  *             STAGED -> DONE: the round is applied
  *   the end   WAITING, until enough members are staged: then the round is decided, that
  *             is, which attempts count. No other decision is ever made for it
- *             -> VOIDING: its end is sent to every ps that a counted member has touched,
- *             and again after a recovery, until all have it -> DONE
+ *             -> VOIDING: its end is sent to every ps, and again after a recovery, until
+ *             all have it -> DONE
  *
  * Nothing of a round is applied before it is decided. So its members need no voiding: an
- * attempt that the end does not name has no effect, whenever it commits.
+ * attempt that the end does not name has no effect, whenever it commits. The exception is
+ * a round that a single ps has all of: that ps ends it, unless it has backups
+ * (round_seal.c).
  *
  *   round.c         life; who is told of what
  *   round_order.c   which rounds wait for others
  *   round_decide.c  which members are staged; deciding, failing
+ *   round_seal.c    finding out whether a ps has ended a round itself
  *   round_end.c     the end on its way to the ps, and in a replay
  *   round_pause.c    checkpoints between deterministic rounds
  *   rounds.c        sequences of rounds, scheduling them
@@ -27,10 +30,12 @@
 #ifndef COXI_COORDINATOR_CLOSURES_ROUND_H
 #define COXI_COORDINATOR_CLOSURES_ROUND_H
 
+#include "common/error.h"
 #include "coordinator/closures/closure.h"
 #include "coxswain/round.h"
 #include "schema/wire.h"
 
+struct coxi_postponed;
 struct coxi_round_sending; /* round_end.c */
 struct coxi_schedule_task; /* schedule.h */
 
@@ -58,7 +63,6 @@ struct coxi_round {
     uint64_t first;           /* id of the first member; the end has first + n */
     uint32_t n;
     uint32_t needed; /* members with which it is complete */
-    bool mean;       /* otherwise the sum of the gradients */
 
     struct coxi_round *next; /* open rounds of the sequence, oldest first */
     struct coxi_round *prev;
@@ -70,6 +74,11 @@ struct coxi_round {
     bool decided;    /* `parts` says which members count */
     bool sent;       /* the end is on its way, or was */
     bool over;
+    bool ended;   /* a ps has ended it */
+    bool sealed;  /* no ps will end it any more without the client */
+    bool sealing; /* the ps are being asked */
+    struct coxi_postponed *postponed; /* endings that wait for the answers */
+    uint32_t n_given;                 /* members that were given to a worker */
     uint32_t n_staged;
     uint32_t n_out;
     struct coxi_round_sending *sending; /* requests to ps under way */
@@ -149,6 +158,16 @@ void coxi_round_take_in(struct coxi_closure *closure);
  */
 bool coxi_round_holds(struct coxi_closure *closure);
 
+/* The end is on its way: others may begin. */
+void coxi_round_let_follow(struct coxi_round *round);
+
+/* True if some open round must be over before this one is decided. */
+bool coxi_round_must_see(const struct coxi_round *round);
+
+/* What a worker must know of the closure's round, if it is in one. */
+struct coxi_round_head coxi_round_head(const struct coxi_closure *closure,
+                                       uint32_t attempt);
+
 /* The round is over: others may begin. */
 void coxi_round_unlist(struct coxi_round *round);
 
@@ -156,8 +175,14 @@ void coxi_round_unlist(struct coxi_round *round);
 
 /* An attempt of a member is done: it is STAGED. `touched`: the ps that its commits wait
  * on. */
-void coxi_round_stage(struct coxi_closure *closure, uint32_t attempt, float weight,
-                      const uint32_t *touched, size_t n_touched);
+struct coxi_staged {
+    uint32_t attempt;
+    float weight;
+    bool ended; /* a ps said that it has the end of the round */
+    const uint32_t *touched;
+    size_t n_touched;
+};
+void coxi_round_stage(struct coxi_closure *closure, const struct coxi_staged *staged);
 
 /* A member or an end is settled. */
 void coxi_round_settled(struct coxi_closure *closure);
@@ -165,9 +190,39 @@ void coxi_round_settled(struct coxi_closure *closure);
 /* Looks at the rounds for which something has changed: decides, ends and fails them. */
 void coxi_rounds_turn(struct cox_coordinator *c);
 
-/* Lists the round for the next coxi_rounds_turn; true if any is listed. */
+/* Lists the round for the next coxi_rounds_turn. */
 void coxi_round_be_due(struct coxi_round *round);
-bool coxi_rounds_are_due(const struct cox_coordinator *c);
+
+/* ---- rounds that a ps may end itself (round.c, round_seal.c) */
+
+/* An ending that waits, in round->postponed. */
+struct coxi_postponed {
+    struct coxi_postponed *next;
+    struct coxi_closure *closure;
+    struct coxi_ending ending;
+    bool was_staged;
+    char text[COXI_TEXT_MAX];
+};
+
+/* The closure, which is in no list, waits for an answer of the ps. */
+void coxi_round_be_voiding(struct coxi_closure *closure);
+
+/* True if a ps may end the round, as far as the client knows. */
+bool coxi_round_is_owned(const struct coxi_round *round);
+
+/*
+ * True if the round must be sealed before it is decided, or before endings that wait.
+ * _seal does it: it makes the round due. _go_on: endings need not wait, because the round
+ * is applied, or the run is over.
+ */
+bool coxi_round_must_be_sealed(const struct coxi_round *round);
+void coxi_round_seal(struct coxi_round *round);
+void coxi_round_go_on(struct coxi_round *round);
+
+/* Takes the ending of a closure (a member or an end), if it cannot end yet, or not in this
+ * way. */
+bool coxi_round_postpones(struct coxi_closure *closure,
+                          const struct coxi_ending *ending);
 
 /* ---- its end (round_end.c) */
 

@@ -18,7 +18,7 @@
 #include "coordinator/closures/stragglers.h"
 #include "coordinator/workers/module.h"
 
-/* The ps that member i has touched, or (i = n) that the counted members have. */
+/* The ps that member i has touched, or (i = n) that get the end. */
 static uint64_t *touched_by(const struct coxi_round *round, uint32_t i)
 {
     return round->touched + (size_t)i * round->n_words;
@@ -26,8 +26,7 @@ static uint64_t *touched_by(const struct coxi_round *round, uint32_t i)
 
 /* ---- the members */
 
-void coxi_round_stage(struct coxi_closure *closure, uint32_t attempt, float weight,
-                      const uint32_t *touched, size_t n_touched)
+void coxi_round_stage(struct coxi_closure *closure, const struct coxi_staged *staged)
 {
     struct coxi_round *round = closure->round;
     struct coxi_member *member = coxi_round_member(closure);
@@ -35,15 +34,19 @@ void coxi_round_stage(struct coxi_closure *closure, uint32_t attempt, float weig
     coxi_closure_set(closure, COXI_STAGED);
     closure->seat = NULL;
     member->state = COXI_MEMBER_STAGED;
-    member->attempt = attempt;
-    member->weight = weight;
+    member->attempt = staged->attempt;
+    member->weight = staged->weight;
     memset(words, 0, round->n_words * sizeof(*words));
-    for (size_t i = 0; i < n_touched; i++) {
-        if (touched[i] / 64 < round->n_words) {
-            words[touched[i] / 64] |= UINT64_C(1) << (touched[i] % 64);
+    for (size_t i = 0; i < staged->n_touched; i++) {
+        if (staged->touched[i] / 64 < round->n_words) {
+            words[staged->touched[i] / 64] |= UINT64_C(1) << (staged->touched[i] % 64);
         }
     }
     round->n_staged++;
+    if (staged->ended && coxi_round_is_owned(round)) {
+        round->ended = true;
+        round->end->effect.applied = true;
+    }
     coxi_round_be_due(round);
 }
 
@@ -61,14 +64,30 @@ static bool is_lost(const struct coxi_round *round, uint32_t i)
     return false;
 }
 
+/* Whether a ps has ended the round is unknown again. */
+static void forget_ended(struct coxi_round *round)
+{
+    round->ended = round->end->effect.applied = false;
+    for (uint32_t i = 0; i < round->n; i++) {
+        if (round->members[i].closure != NULL) {
+            round->members[i].closure->effect.applied = false;
+        }
+    }
+}
+
 /* Runs staged members again whose commits a ps has lost. The end of a round that is on
- * its way is done again by recovery, with the members that count. */
+ * its way is done again by recovery, with the members that count. If a ps has ended it
+ * itself, that ps may be the lost one. A member whose ending waits (VOIDING) ends, or the
+ * restored ps has the round. */
 static void stage_again(struct coxi_round *round)
 {
+    if (!round->sent && round->ended) {
+        forget_ended(round);
+    }
     for (uint32_t i = 0; !round->sent && i < round->n; i++) {
         struct coxi_member *member = &round->members[i];
         if (member->state == COXI_MEMBER_STAGED && member->closure != NULL &&
-            is_lost(round, i)) {
+            member->closure->state == COXI_STAGED && is_lost(round, i)) {
             member->state = COXI_MEMBER_OPEN;
             round->n_staged--;
             coxi_closure_stage_again(member->closure);
@@ -166,13 +185,14 @@ static double sum_of_weights(const struct coxi_round *round)
 /* From now on it is settled which members count, and by which factor. */
 static void decide(struct coxi_round *round)
 {
-    double sum = round->mean ? sum_of_weights(round) : 1;
+    bool is_mean = round->rounds->spec.reduce == COX_REDUCE_MEAN;
+    double sum = is_mean ? sum_of_weights(round) : 1;
     round->decided = true;
     for (uint32_t i = 0; i < round->n; i++) {
         const struct coxi_member *member = &round->members[i];
         if (member->state == COXI_MEMBER_STAGED) {
             round->parts[i] = (struct coxi_round_part){
-                member->attempt, sum > 0 ? (float)(member->weight / sum) : 0};
+                member->attempt, coxi_round_factor(member->weight, sum)};
         }
     }
 }
@@ -206,21 +226,24 @@ static int log_member(struct coxi_round *round, uint32_t i, uint32_t *touched)
                : 0;
 }
 
-/* Logs the end, and the members that count: a ps that is lost from now on gets them
- * again. */
+/*
+ * Logs the end, and the members that count: a ps that is lost from now on gets them
+ * again. The end goes to every ps, because pulls of other rounds' members may wait for
+ * it there.
+ */
 static int log_all(struct coxi_round *round)
 {
-    uint32_t *touched = calloc(round->rounds->c->ps.n, sizeof(*touched));
+    uint32_t n_ps = round->rounds->c->ps.n;
+    uint32_t *touched = calloc(n_ps, sizeof(*touched));
     uint64_t *all = touched_by(round, round->n);
     if (touched == NULL) {
         return coxi_error_memory("the end of a round");
     }
+    for (uint32_t p = 0; p < n_ps; p++) {
+        all[p / 64] |= UINT64_C(1) << (p % 64);
+    }
     for (uint32_t i = 0; i < round->n; i++) {
-        const uint64_t *words = touched_by(round, i);
         bool counts = round->parts[i].attempt != 0;
-        for (uint32_t w = 0; w < round->n_words; w++) {
-            all[w] |= counts ? words[w] : 0;
-        }
         if (counts && round->members[i].closure != NULL) {
             round->parts[i].attempt = round->members[i].attempt;
         }
@@ -233,6 +256,28 @@ static int log_all(struct coxi_round *round)
     return r;
 }
 
+/* A ps has ended the round, so it needs no end. All closures have touched that ps only,
+ * or an attempt that has run again was another one than what counts. */
+static void note_ended(struct coxi_round *round)
+{
+    const uint64_t *words = touched_by(round, 0);
+    uint32_t n_ps = 0;
+    bool alike = true;
+    for (uint32_t w = 0; w < round->n_words; w++) {
+        round->acked[w] |= words[w];
+        n_ps += (uint32_t)__builtin_popcountll(words[w]);
+    }
+    for (uint32_t i = 1; i < round->n; i++) {
+        alike = alike && memcmp(words, touched_by(round, i),
+                                round->n_words * sizeof(*words)) == 0;
+    }
+    if (n_ps != 1 || !alike) {
+        coxi_fatal(round->rounds->c, COX_EDIVERGED,
+                   "a closure of a round that is applied has run again, and touched "
+                   "another ps; start again from a checkpoint");
+    }
+}
+
 /* Sends the end for the first time. */
 static void send_first(struct coxi_round *round)
 {
@@ -241,12 +286,16 @@ static void send_first(struct coxi_round *round)
     coxi_list_remove(&c->closures->waiting, end);
     coxi_closure_set(end, COXI_VOIDING);
     c->closures->n_voiding++;
+    if (round->ended) {
+        note_ended(round);
+    }
     round->sent = true;
     atomic_fetch_add(&c->closures->rounds.n_sent, round->rounds->spec.deterministic);
     int r = log_all(round);
     if (r != 0) {
         coxi_fatal(c, r, coxi_error_text());
     }
+    coxi_round_let_follow(round);
 }
 
 /* All ps have the end. */
@@ -334,13 +383,28 @@ static bool look_at_members(struct coxi_round *round)
     return true;
 }
 
+static bool seal(struct coxi_round *round)
+{
+    if (coxi_ps_recovering(round->rounds->c)) {
+        return false;
+    }
+    coxi_round_seal(round);
+    return true;
+}
+
 /* Does what can be done for the round now; false: it must be looked at again when all
  * ps are up, and rounds are not paused. */
 static bool look(struct coxi_round *round)
 {
     const struct coxi_closure *end = round->end;
-    if (coxi_round_is_sending(round)) {
-        return true; /* its end makes the round due */
+    if (coxi_round_is_sending(round) || round->sealing) {
+        return true; /* the answers make the round due */
+    }
+    if (round->postponed != NULL && (round->ended || is_run_over(round->rounds->c))) {
+        coxi_round_go_on(round);
+    }
+    if (round->postponed != NULL) {
+        return seal(round);
     }
     bool has_too_few = !round->decided && round->n - round->n_out < round->needed;
     if (coxi_closure_is_over(end) || has_too_few) {
@@ -349,8 +413,9 @@ static bool look(struct coxi_round *round)
         return look_at_sent(round);
     } else if (round->decided && lacks_one(round)) {
         be_broken(round);
-    } else if (round->decided || round->n_staged >= round->needed) {
-        return look_at_members(round);
+    } else if (round->decided ||
+               (round->n_staged >= round->needed && !coxi_round_must_see(round))) {
+        return coxi_round_must_be_sealed(round) ? seal(round) : look_at_members(round);
     }
     return true;
 }

@@ -1,13 +1,14 @@
 /*
- * See round.h: the end of a round on its way to the ps. It is sent to each ps that a
- * counted member has touched, until all have it. A ps that has it already says that it
- * is a duplicate. If a ps is lost meanwhile, recovery gives it the end, with the members
- * before it; after that it is sent again to all that have not answered.
+ * See round.h: the end of a round on its way to the ps. It is sent to every ps, until all
+ * have it. A ps that has it already says that it is a duplicate. If a ps is lost
+ * meanwhile, recovery gives it the end, with the members before it; after that it is sent
+ * again to all that have not answered.
  *
- * A ps may refuse the end, because it has no memory for the sums, say. If all refuse it,
- * the round fails, and leaves no trace. If only some do, the round would be applied in
- * part: the run ends, and the next client begins at a checkpoint. So it does if a ps that
- * is not lost has not answered, because it may have the round.
+ * A ps may refuse the end, because it has no memory for the sums, say. If all refuse it
+ * that counted members have touched, the round fails, and leaves no trace. If only some
+ * do, the round would be applied in part: the run ends, and the next client begins at a
+ * checkpoint. So it does if a ps that is not lost has not answered, because it may have
+ * the round.
  *
  * Threads: loop; answers come on threads of the ps clients.
  */
@@ -82,6 +83,17 @@ static void be_partial(struct coxi_round *round, uint32_t p,
     coxi_fatal(round->rounds->c, answer->code, text);
 }
 
+/* True if a member that counts has touched ps p. */
+static bool is_touched(const struct coxi_round *round, uint32_t p)
+{
+    uint32_t i = 0;
+    while (i < round->n && (round->parts[i].attempt == 0 ||
+                            !has(round->touched + (size_t)i * round->n_words, p))) {
+        i++;
+    }
+    return i < round->n;
+}
+
 /* True if a closure that counts is not in this client, because the ps that it touched
  * had the round in an older client's checkpoint. */
 static bool was_applied(const struct coxi_round *round)
@@ -114,14 +126,15 @@ static void finish(struct coxi_mail *mail)
     const struct answer *silence = NULL;
     for (uint32_t p = 0; p < sending->n_ps; p++) {
         const struct answer *answer = &sending->answers[p];
-        if (answer->sent && answer->code == 0) {
+        bool has_nothing = answer->refused && !is_touched(round, p);
+        if ((answer->sent && answer->code == 0) || has_nothing) {
             round->acked[p / 64] |= UINT64_C(1) << (p % 64);
         } else if (answer->refused) {
             refusal = answer;
         } else if (answer->sent && answer->code != COX_EPSLOST) {
             silence = answer;
         }
-        acked = acked || has(round->acked, p);
+        acked = acked || (has(round->acked, p) && is_touched(round, p));
     }
     const struct answer *failed = silence != NULL ? silence : refusal;
     if (silence != NULL ||
@@ -184,20 +197,22 @@ static uint32_t count_waiting(const struct coxi_round *round, uint32_t p)
     return n;
 }
 
-/* The end of the round as one commit, except for what differs from ps to ps. */
+/* The end of the round as a commit for one ps. */
 static struct coxi_commit commit_of(const struct coxi_round *round,
-                                    const struct coxi_update *update,
-                                    const uint32_t *touched, size_t n_touched)
+                                    const struct coxi_update *update, const uint32_t *p)
 {
+    const struct cox_coordinator *c = round->rounds->c;
     return (struct coxi_commit){
-        .session = round->rounds->c->session,
+        .session = c->session,
+        .incarnation = coxi_psc_incarnation(c->ps.clients[*p]),
         .closure = round->end->future.id.n,
-        .attempt = 1,
+        .attempt = round->sealed ? 2 : 1, /* sealing has voided the first */
         .last = true,
-        .touched = touched,
-        .n_touched = n_touched,
+        .touched = p, /* each ps has an end of its own */
+        .n_touched = 1,
         .updates = update,
         .n_updates = 1,
+        .n_waiting = count_waiting(round, *p),
     };
 }
 
@@ -207,35 +222,16 @@ static struct coxi_update update_of(const struct coxi_round *round)
         .op = COXI_OP_ROUND, .begin = round->first, .count = round->n};
 }
 
-/* Lists the ps that the round touches; the caller frees the list. NULL: no memory. */
-static uint32_t *list_touched(const struct coxi_round *round, size_t *ret_n)
-{
-    uint32_t n_ps = round->rounds->c->ps.n;
-    uint32_t *touched = calloc(n_ps, sizeof(*touched));
-    *ret_n = 0;
-    for (uint32_t p = 0; touched != NULL && p < n_ps; p++) {
-        if (has(all_touched(round), p)) {
-            touched[(*ret_n)++] = p;
-        }
-    }
-    return touched;
-}
-
 int coxi_round_send(struct coxi_round *round)
 {
     struct cox_coordinator *c = round->rounds->c;
-    size_t n_touched = 0;
-    uint32_t *touched = list_touched(round, &n_touched);
     struct coxi_round_sending *sending =
         calloc(1, sizeof(*sending) + c->ps.n * sizeof(*sending->answers));
-    if (touched == NULL || sending == NULL) {
-        free(touched);
-        free(sending);
+    if (sending == NULL) {
         return coxi_error_memory("the end of a round");
     }
     const struct coxi_update update = update_of(round);
     struct coxi_message message = {.kind = COXI_COMMIT};
-    message.commit = commit_of(round, &update, touched, n_touched);
     sending->round = round;
     sending->n_ps = c->ps.n;
     atomic_init(&sending->n_pending, 1);
@@ -254,8 +250,7 @@ int coxi_round_send(struct coxi_round *round)
         answer->request.payload = &answer->payload;
         answer->request.n_payload = 1;
         answer->request.done = on_answer;
-        message.commit.incarnation = coxi_psc_incarnation(c->ps.clients[p]);
-        message.commit.n_waiting = count_waiting(round, p);
+        message.commit = commit_of(round, &update, &p);
         int r = coxi_psc_submit_now(c->ps.clients[p], &message, &answer->request, true);
         if (r != 0) {
             note(answer, r, coxi_error_text());
@@ -263,7 +258,6 @@ int coxi_round_send(struct coxi_round *round)
         }
     }
     answered(sending);
-    free(touched);
     return 0;
 }
 
@@ -284,12 +278,8 @@ int coxi_round_repeat(struct cox_coordinator *c, const struct coxi_closure *end,
                       uint32_t p)
 {
     const struct coxi_round *round = end->round;
-    size_t n_touched = 0;
-    uint32_t *touched = list_touched(round, &n_touched);
     struct coxi_round_part *parts = calloc(round->n, sizeof(*parts));
-    if (touched == NULL || parts == NULL) {
-        free(touched);
-        free(parts);
+    if (parts == NULL) {
         return coxi_error_memory("the end of a round");
     }
     for (uint32_t i = 0; i < round->n; i++) {
@@ -300,14 +290,11 @@ int coxi_round_repeat(struct cox_coordinator *c, const struct coxi_closure *end,
     }
     const struct coxi_update update = update_of(round);
     struct coxi_message message = {.kind = COXI_COMMIT};
-    message.commit = commit_of(round, &update, touched, n_touched);
-    message.commit.incarnation = coxi_psc_incarnation(c->ps.clients[p]);
-    message.commit.n_waiting = count_waiting(round, p);
+    message.commit = commit_of(round, &update, &p);
     struct iovec payload = {parts, round->n * sizeof(*parts)};
     struct coxi_psc_request request = {.payload = &payload, .n_payload = 1};
     int r =
         coxi_psc_call(c->ps.clients[p], &message, &request, COXI_COMMITTED, NULL, NULL);
-    free(touched);
     free(parts);
     return r == COX_EDIVERGED
                ? coxi_error(COX_EREPLAY,

@@ -1,5 +1,11 @@
-/* See round.h: the order of rounds. Which members may run, and which wait for earlier
- * rounds of their sequence. */
+/*
+ * See round.h: the order of rounds. Which members may run, and which wait for earlier
+ * rounds of their sequence.
+ *
+ * The members of a round run as soon as the end of the last round that they must see is
+ * on its way to the ps. Their pulls name that end, and the ps answers when it has applied
+ * it. So nobody waits for the answers to the end.
+ */
 #include "common/sync.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/round.h"
@@ -22,14 +28,47 @@ static bool has_older(const struct cox_rounds *rounds)
     return other != NULL;
 }
 
+/* How many open rounds of its sequence its members must see. */
+static uint64_t n_to_see(const struct coxi_round *round)
+{
+    const struct cox_rounds *rounds = round->rounds;
+    uint64_t ahead = round->number - rounds->first->number;
+    uint32_t staleness = rounds->spec.staleness;
+    return staleness == COX_STALENESS_ANY || ahead <= staleness ? 0 : ahead - staleness;
+}
+
+bool coxi_round_must_see(const struct coxi_round *round)
+{
+    return n_to_see(round) > 0;
+}
+
 /* True if its members must wait for earlier rounds of its sequence, or for those of an
  * earlier client. */
 static bool must_wait(const struct coxi_round *round)
 {
     const struct cox_rounds *rounds = round->rounds;
-    uint32_t staleness = rounds->spec.staleness;
-    return staleness != COX_STALENESS_ANY &&
-           (round->number - rounds->first->number > staleness || has_older(rounds));
+    uint64_t n = n_to_see(round);
+    bool is_soon = n == 1 && rounds->first->sent && !rounds->first->refused;
+    return (n > 0 && !is_soon) ||
+           (rounds->spec.staleness != COX_STALENESS_ANY && has_older(rounds));
+}
+
+struct coxi_round_head coxi_round_head(const struct coxi_closure *closure,
+                                       uint32_t attempt)
+{
+    const struct coxi_round *round = closure->round;
+    struct coxi_round_head head = {.round = coxi_round_of(closure).n};
+    if (round == NULL || closure->rerun != NULL || round->over) {
+        return head;
+    }
+    if (coxi_round_must_see(round)) {
+        head.after = round->rounds->first->end->future.id.n;
+    }
+    if (attempt == 1 && coxi_round_is_owned(round)) {
+        head.n = round->n;
+        head.mean = round->rounds->spec.reduce == COX_REDUCE_MEAN;
+    }
+    return head;
 }
 
 /* The loop learns of the round. */
@@ -90,6 +129,22 @@ static void begin_those_that_may(struct cox_rounds *rounds)
     }
 }
 
+void coxi_round_let_follow(struct coxi_round *round)
+{
+    begin_those_that_may(round->rounds);
+}
+
+/* Looks again at rounds that were not decided because they had to see others. */
+static void look_at_complete(struct cox_rounds *rounds)
+{
+    for (struct coxi_round *round = rounds->first;
+         round != NULL && !coxi_round_must_see(round); round = round->next) {
+        if (!round->sent && round->n_staged >= round->needed) {
+            coxi_round_be_due(round);
+        }
+    }
+}
+
 void coxi_round_unlist(struct coxi_round *round)
 {
     struct cox_rounds *rounds = round->rounds;
@@ -112,6 +167,7 @@ void coxi_round_unlist(struct coxi_round *round)
         }
     } else {
         begin_those_that_may(rounds);
+        look_at_complete(rounds);
     }
 }
 

@@ -174,7 +174,6 @@ int coxi_round_new(struct cox_rounds *rounds, uint32_t n, uint32_t needed,
     round->end = end;
     round->n = n;
     round->needed = needed;
-    round->mean = rounds->spec.reduce == COX_REDUCE_MEAN;
     round->parts = parts;
     round->touched = touched;
     round->n_words = (uint32_t)n_words;

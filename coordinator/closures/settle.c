@@ -275,6 +275,9 @@ void coxi_closure_be_done(struct coxi_closure *closure)
 void coxi_closure_end(struct coxi_closure *closure, const struct coxi_ending *ending)
 {
     struct cox_coordinator *c = closure->future.c;
+    if (closure->round != NULL && coxi_round_postpones(closure, ending)) {
+        return;
+    }
     /* An inherited closure that has not run when the client closes is left to the next
      * client, which resumes from the same checkpoint. */
     bool is_left =
@@ -288,7 +291,7 @@ void coxi_closure_end(struct coxi_closure *closure, const struct coxi_ending *en
     coxi_closure_set(closure, COXI_VOIDING);
     closure->seat = NULL;
     c->closures->n_voiding++;
-    if (coxi_voiding_start(c, closure, ending) != 0) {
+    if (coxi_voiding_start(c, closure, ending, NULL) != 0) {
         closure->effect.unknown = true;
         struct coxi_ending failed = {COXI_FAILED, COX_ENOMEM, coxi_error_text(), NULL,
                                      0};
@@ -371,6 +374,10 @@ static void end_as(struct coxi_closure *closure, int code, const char *text)
 static bool is_spared(const struct coxi_closure *closure, int code)
 {
     struct cox_coordinator *c = closure->future.c;
+    if (coxi_round_is_end(closure) && closure->round->ended && code == COX_ECANCELLED &&
+        !c->phase.shutting_down) {
+        return true; /* the round is applied, also if the client is being closed */
+    }
     return code == COX_ECANCELLED && !c->phase.closing &&
            (closure->effect.applied || closure->older.inherited ||
             (closure->task != NULL && closure->effect.uncertain &&

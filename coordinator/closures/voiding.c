@@ -39,6 +39,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "coordinator/base/alive.h"
 #include "coordinator/base/ps_set.h"
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/settle.h"
@@ -64,9 +65,10 @@ struct voiding {
     uint32_t *touched; /* ending.touched */
     atomic_uint n_pending;
     uint32_t n_ps;
-    uint64_t n_losses;      /* coxi_ps_losses when the ps were asked */
-    bool again;             /* the closure runs again for its results */
-    bool goes_on;           /* the closure does not end */
+    uint64_t n_losses; /* coxi_ps_losses when the ps were asked */
+    bool again;        /* the closure runs again for its results */
+    bool goes_on;      /* the closure does not end */
+    void (*told_of)(struct coxi_closure *closure, enum coxi_void_outcome outcome);
     struct coxi_told *told; /* what the ps have applied, by ps */
     struct answer answers[];
 };
@@ -268,10 +270,30 @@ static bool is_undone(const struct voiding *voiding)
                             ending->n_touched);
 }
 
+/* Tells who asked whether some ps has something of the closure. */
+static void tell(struct voiding *voiding)
+{
+    struct cox_coordinator *c = voiding->c;
+    bool applied = false;
+    for (uint32_t p = 0; p < voiding->n_ps; p++) {
+        const struct answer *answer = &voiding->answers[p];
+        applied = applied || voiding->told[p].n_segments > 0;
+        if (answer->code != 0 && answer->code != COX_EPSLOST) {
+            coxi_fatal(c, answer->code, answer->text);
+        }
+    }
+    bool again = is_outdated(voiding) && !c->phase.shutting_down && !c->ps.over;
+    voiding->told_of(voiding->closure, again     ? COXI_VOID_UNKNOWN
+                                       : applied ? COXI_VOID_APPLIED
+                                                 : COXI_VOID_NOTHING);
+}
+
 static void finish(struct coxi_mail *mail)
 {
     struct voiding *voiding = (struct voiding *)mail;
-    if (is_outdated(voiding)) {
+    if (voiding->told_of != NULL) {
+        tell(voiding);
+    } else if (is_outdated(voiding)) {
         voiding->c->closures->events->void_later(voiding->closure, &voiding->ending);
     } else if (is_undone(voiding)) {
         coxi_closure_run_again(voiding->closure);
@@ -347,15 +369,17 @@ static void on_answer(struct coxi_psc_request *request, int code,
 }
 
 int coxi_voiding_start(struct cox_coordinator *c, struct coxi_closure *closure,
-                       const struct coxi_ending *ending)
+                       const struct coxi_ending *ending,
+                       void (*told)(struct coxi_closure *closure,
+                                    enum coxi_void_outcome outcome))
 {
     struct voiding *voiding =
         calloc(1, sizeof(*voiding) + c->ps.n * sizeof(*voiding->answers));
-    struct coxi_told *told = calloc(c->ps.n, sizeof(*told));
+    struct coxi_told *tellings = calloc(c->ps.n, sizeof(*tellings));
     uint32_t *touched = calloc(ending->n_touched + c->ps.n, sizeof(*touched));
-    if (voiding == NULL || told == NULL || touched == NULL) {
+    if (voiding == NULL || tellings == NULL || touched == NULL) {
         free(voiding);
-        free(told);
+        free(tellings);
         free(touched);
         return coxi_error_memory("the end of a closure");
     }
@@ -364,9 +388,10 @@ int coxi_voiding_start(struct cox_coordinator *c, struct coxi_closure *closure,
     }
     voiding->c = c;
     voiding->closure = closure;
+    voiding->told_of = told;
     voiding->ending = *ending;
     voiding->touched = touched;
-    voiding->told = told;
+    voiding->told = tellings;
     voiding->ending.touched = touched;
     if (ending->text != NULL) {
         (void)snprintf(voiding->text, sizeof(voiding->text), "%s", ending->text);

@@ -27,7 +27,7 @@ struct coxi_recovery_held {
 
 static void void_again(struct coxi_closure *closure, const struct coxi_ending *ending)
 {
-    if (coxi_voiding_start(closure->future.c, closure, ending) != 0) {
+    if (coxi_voiding_start(closure->future.c, closure, ending, NULL) != 0) {
         coxi_closure_settle(closure, &(struct coxi_ending){.state = COXI_FAILED,
                                                            .code = COX_ENOMEM,
                                                            .text = coxi_error_text()});

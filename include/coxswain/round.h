@@ -56,8 +56,8 @@ struct cox_rounds_spec {
 
     /*
      * The bound k of stale synchronous parallel training (Ho et al., NIPS 2013): the
-     * closures of a round run once all rounds but the k before it are applied or have
-     * failed. 0: one round after the other. At most COX_STALENESS_MAX, or
+     * closures of a round see all rounds but the k before it, unless these have failed. 0:
+     * one round after the other. At most COX_STALENESS_MAX, or
      * COX_STALENESS_ANY.
      */
     uint32_t staleness;

@@ -26,7 +26,7 @@ static const struct coxi_ps_address servers[] = {{"tcp://10.0.0.1:7000", 0xaaaa,
 static const struct coxi_closure_head heads[] = {{101, 1, 2, 3, 40, 5},
                                                  {102, 6, 7, 8, 90, 10}};
 static const uint32_t numbers[] = {0, 1};
-static const uint64_t rounds[] = {0, 103};
+static const struct coxi_round_head rounds[] = {{0}, {103, 95, 4, 1}};
 static const float weights[] = {1, 0.25F};
 static const struct coxi_kept_input kept_inputs[] = {{0, 2, 61, "x", "gradient"},
                                                      {1, 0, 62, "", ""}};
@@ -97,17 +97,32 @@ static const struct coxi_message samples[] = {
                                 {6, 7, 8, 9, 10, 11, 12},
                                 13,
                                 {{14, 15, [COXI_STALE_BUCKETS - 1] = 16}, 17, 18, 19}}},
-    [COXI_PULL] = {.pull = {SESSION, 44, items, LEN(items), true}},
+    [COXI_PULL] = {.pull = {SESSION, 44, items, LEN(items), true, 102}},
     [COXI_PULLED] = {.status = {.code = -12,
                                 .message = "no such thing",
                                 .versions = versions,
                                 .n_versions = LEN(versions)}},
-    [COXI_COMMIT] = {.commit = {SESSION, 45, 46, 47, 48, true, touched, LEN(touched),
-                                updates, LEN(updates), 77, 1024.5F, 49, versions,
-                                LEN(versions), 50}},
+    [COXI_COMMIT] = {.commit = {SESSION,
+                                45,
+                                46,
+                                47,
+                                48,
+                                true,
+                                touched,
+                                LEN(touched),
+                                updates,
+                                LEN(updates),
+                                77,
+                                1024.5F,
+                                49,
+                                versions,
+                                LEN(versions),
+                                50,
+                                {2, true, 1.5F, 44}}},
     [COXI_COMMITTED] = {.status = {.code = -21,
                                    .message = "another client",
-                                   .duplicate = true}},
+                                   .duplicate = true,
+                                   .ended = true}},
     [COXI_LAYOUT] = {.layout = {.session = SESSION,
                                 .servers = servers,
                                 .n_servers = LEN(servers),
@@ -124,7 +139,7 @@ static const struct coxi_message samples[] = {
                                     78, rounds}},
     [COXI_RECALL] = {.recall = {recalled, LEN(recalled), true, true, 1000}},
     [COXI_DONE] = {.done = {done_heads, LEN(done_heads), numbers + 1, 1, 72, 73, 74,
-                            weights}},
+                            weights, numbers, 1}},
     [COXI_VOID] = {.void_ = {SESSION, 49, 3, 61}},
     [COXI_VOIDED] = {.voided = {-21, "fenced", voided, LEN(voided), touched,
                                 LEN(touched)}},
@@ -202,6 +217,7 @@ static void same_status(message *a, message *b)
     assert_string_equal(a->status.message, b->status.message);
     assert_int_equal(a->status.id, b->status.id);
     assert_int_equal(a->status.duplicate, b->status.duplicate);
+    assert_int_equal(a->status.ended, b->status.ended);
     assert_int_equal(a->status.incarnation, b->status.incarnation);
     ASSERT_SAME_ARRAY(a->status.versions, a->status.n_versions, b->status.versions,
                       b->status.n_versions);
@@ -348,6 +364,7 @@ static void same_pull(message *a, message *b)
     assert_int_equal(a->pull.incarnation, b->pull.incarnation);
     ASSERT_SAME_ARRAY(a->pull.items, a->pull.n_items, b->pull.items, b->pull.n_items);
     assert_int_equal(a->pull.narrow, b->pull.narrow);
+    assert_int_equal(a->pull.after, b->pull.after);
 }
 
 static void same_commit(message *a, message *b)
@@ -364,6 +381,10 @@ static void same_commit(message *a, message *b)
     assert_true(x->loss_scale == y->loss_scale);
     assert_int_equal(x->round, y->round);
     assert_int_equal(x->n_waiting, y->n_waiting);
+    assert_int_equal(x->share.n, y->share.n);
+    assert_int_equal(x->share.mean, y->share.mean);
+    assert_true(x->share.weight == y->share.weight);
+    assert_int_equal(x->share.after, y->share.after);
     ASSERT_SAME_ARRAY(x->touched, x->n_touched, y->touched, y->n_touched);
     ASSERT_SAME_ARRAY(x->updates, x->n_updates, y->updates, y->n_updates);
     ASSERT_SAME_ARRAY(x->pulled, x->n_pulled, y->pulled, y->n_pulled);
@@ -440,6 +461,7 @@ static void same_done(message *a, message *b)
     ASSERT_SAME_ARRAY(a->done.closures, a->done.n_closures, b->done.closures,
                       b->done.n_closures);
     ASSERT_SAME_ARRAY(a->done.kept, a->done.n_kept, b->done.kept, b->done.n_kept);
+    ASSERT_SAME_ARRAY(a->done.ended, a->done.n_ended, b->done.ended, b->done.n_ended);
     ASSERT_SAME_ARRAY(a->done.weights, a->done.n_closures, b->done.weights,
                       b->done.n_closures);
     assert_int_equal(a->done.echo_us, b->done.echo_us);

@@ -52,8 +52,9 @@ void sim_ledger_read_old(uint32_t number, const char *name, int64_t found,
 void sim_ledger_look(uint32_t number, uint64_t generation,
                      const uint64_t seen[SIM_SEEN_WORDS]);
 
-/* The attempt that counts has seen these. */
-void sim_ledger_saw(uint32_t number, const uint64_t seen[SIM_SEEN_WORDS]);
+/* The attempt whose results came has seen these. `again`: it was not the first one. If a ps
+ * had ended the round with the first, it ran for its results only, and saw its own round. */
+void sim_ledger_saw(uint32_t number, bool again, const uint64_t seen[SIM_SEEN_WORDS]);
 
 /* All members of a round are settled; if `held`, its end has that code. */
 void sim_ledger_end_round(uint32_t first, bool held, int code);

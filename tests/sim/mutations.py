@@ -142,8 +142,8 @@ MUTATIONS = {
     "33a": ("a backlog has parts of rounds", [
         ("coordinator", "coxi_rounds_whole", BEGIN, "return id;")]),
     "33b": ("a backlog does not say which closures of a round count", [
-        ("coordinator", "describe_round", "(round->decided ? COXI_BACKLOG_DECIDED : 0U) |", "0U |"),
-        ("coordinator", "describe_round", "round->decided ? round->parts[i].attempt != 0 : may", "may")]),
+        ("coordinator", "describe_round", "(decided ? COXI_BACKLOG_DECIDED : 0U) |", "0U |"),
+        ("coordinator", "describe_round", "round->decided ? round->parts[i].attempt != 0 : decided || may", "may")]),
     "33c": ("a backlog has closures whose round has ended without them", [
         ("coordinator/checkpoints/backlog.c", "collect", "coxi_dispatch_go_on(c);", "")]),
     "33d": ("a backlog has closures of open rounds twice", [

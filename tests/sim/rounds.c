@@ -81,10 +81,12 @@ bool sim_rounds_cancel(struct sim_rounds *rounds, uint32_t number)
 static void take_seen(uint32_t number, struct cox_future *future)
 {
     struct cox_value value;
+    struct cox_value attempt;
     uint64_t seen[SIM_SEEN_WORDS];
-    if (cox_future_result(future, "seen", &value) == 0) {
+    if (cox_future_result(future, "seen", &value) == 0 &&
+        cox_future_result(future, "attempt", &attempt) == 0) {
         memcpy(seen, value.data, sizeof(seen));
-        sim_ledger_saw(number, seen);
+        sim_ledger_saw(number, *(const int64_t *)attempt.data > 1, seen);
     }
 }
 

@@ -160,9 +160,11 @@ static int count(struct cox_step *step)
     uint64_t seen[SIM_SEEN_WORDS] = {0};
     int64_t us =
         of[SIM_WORK_US] + (cox_step_attempt(step) == 1 ? of[SIM_STRAGGLE_US] : 0);
+    const int64_t attempt = cox_step_attempt(step);
     const struct cox_value results[] = {
         COX_SCALAR("number", COX_I64, &of[SIM_NUMBER]),
-        COX_VECTOR("seen", COX_I64, SIM_SEEN_WORDS, seen)};
+        COX_VECTOR("seen", COX_I64, SIM_SEEN_WORDS, seen),
+        COX_SCALAR("attempt", COX_I64, &attempt)};
     int r = work(step, of, us, seen);
     r = r != 0 ? r : add_segment(step, of, 0);
     r = r != 0 || of[SIM_ROW] == 0 ? r : add_row(step, (uint64_t)of[SIM_NUMBER]);
@@ -184,7 +186,9 @@ static int count(struct cox_step *step)
     if (r == 0 && of[SIM_ENDING] == SIM_CRASHES && cox_step_attempt(step) == 1) {
         crash();
     }
-    r = r == 0 && of[SIM_ROUND] >= 0 ? cox_step_return(step, &results[1]) : r;
+    for (int i = 1; r == 0 && of[SIM_ROUND] >= 0 && i < 3; i++) {
+        r = cox_step_return(step, &results[i]);
+    }
     return r != 0 ? r : cox_step_return(step, &results[0]);
 }
 

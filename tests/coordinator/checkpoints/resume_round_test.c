@@ -24,6 +24,7 @@ __typeof__(coxi_backlog_collect) __real_coxi_backlog_collect,
     __wrap_coxi_backlog_collect;
 __typeof__(coxi_call_on_loop) __real_coxi_call_on_loop, __wrap_coxi_call_on_loop;
 __typeof__(coxi_psc_submit_now) __real_coxi_psc_submit_now, __wrap_coxi_psc_submit_now;
+__typeof__(coxi_attempts_done) __real_coxi_attempts_done, __wrap_coxi_attempts_done;
 
 static struct rounding *scene; /* of the test */
 /* called when all ps have written their shards */
@@ -32,6 +33,7 @@ static void (*before_collection)(void);
 static struct cox_future *cancelled;
 static _Thread_local bool collects;
 static atomic_bool refuses; /* ps refuse the ends of rounds */
+static atomic_bool deaf;    /* the client gets no reports */
 static atomic_bool holds;   /* the end of a round does not reach ps 1 */
 static _Atomic(struct coxi_psc_request *) held; /* that end */
 
@@ -87,14 +89,32 @@ int __wrap_coxi_psc_submit_now(struct coxi_psc *psc, const struct coxi_message *
     return 0;
 }
 
+int __wrap_coxi_attempts_done(struct coxi_worker *worker, const struct coxi_done *done,
+                              const uint8_t *payload, size_t len)
+{
+    return atomic_load(&deaf) ? 0
+                              : __real_coxi_attempts_done(worker, done, payload, len);
+}
+
 /* ---- clients */
 
 /* Opens the next client in the directory of the test; it goes on with what is left when
  * it schedules. */
+static void open_with(struct rounding *s, uint32_t backups)
+{
+    struct cox_rounds_spec spec = COX_ROUNDS_SPEC_INIT;
+    struct cox_options options = COX_OPTIONS_INIT;
+    spec.staleness = 1;
+    spec.backups = backups;
+    spec.reduce = COX_REDUCE_SUM;
+    options.checkpoint_dir = coxi_test_path("checkpoints");
+    rounding_open(s, 2, &spec, &options);
+    scene = s;
+}
+
 static void open_next(struct rounding *s)
 {
-    rounding_open_sum(s, 1);
-    scene = s;
+    open_with(s, 0);
 }
 
 static uint64_t rerun_by(struct rounding *s)
@@ -284,31 +304,78 @@ TEST(a_run_ends_if_a_round_that_one_ps_has_applied_is_refused_after_a_restart)
     (void)cox_close(s.crew.c, 5000);
 }
 
+/* A checkpoint has a round that a ps has ended, and of which the client does not know it
+ * yet. In the next client a closure of it fails. */
+TEST(a_run_ends_if_a_round_that_its_ps_has_ended_cannot_be_done_after_a_restart)
+{
+    struct rounding s;
+    const char *gate = rounding_gate();
+    open_next(&s);
+    rounding_start(
+        &s, &(struct rounding_asked){.path = {gate}, .half = {true, true, true, true}},
+        NULL);
+    int fd = rounding_meet(gate);
+    atomic_store(&deaf, true); /* the report of the last closure is on its way */
+    (void)close(fd);
+    while (rounding_value(&s, 0) == 0) {
+    }
+    assert_true(rounding_value(&s, 0) == ROUNDING_MEMBERS);
+    save(&s);
+    atomic_store(&deaf, false);
+    assert_int_equal(0, unlink(gate)); /* its step fails in the next client */
+    (void)cox_close(s.crew.c, 3000);
+
+    open_next(&s);
+    assert_int_equal(ROUNDING_MEMBERS, rerun_by(&s));
+    rounding_plain(&s, NULL);
+    assert_code(COX_EREPLAY, cox_join(s.crew.c, 8000));
+    assert_true(rounding_stats(&s).rounds == 0);
+    (void)cox_close(s.crew.c, 5000);
+}
+
 /* ---- rounds of which nothing may be left */
+
+/* Cancels a round in the turn that collects the backlog; returns how many of its calls the
+ * next client, which is opened, has to do. */
+static uint64_t cancel_meanwhile(struct rounding *s, uint32_t backups, const char *gate)
+{
+    struct rounding_members members;
+    open_with(s, backups);
+    rounding_start(s, &(struct rounding_asked){.path = {gate}}, &members);
+    int fd = rounding_meet(gate);
+    do_one(s);
+    cancelled = members.end;
+    save(s);
+    cancelled = NULL;
+    assert_code(COX_ECANCELLED, cox_future_wait(members.futures[0], 10000));
+    close_gate(gate);
+    (void)close(fd);
+    rounding_free(&members);
+    crew_close(&s->crew);
+    open_next(s);
+    return rerun_by(s);
+}
 
 TEST(a_round_that_is_cancelled_while_the_backlog_is_collected_is_not_done_again)
 {
     struct rounding s;
-    struct rounding_members members;
-    const char *gate = rounding_gate();
-    open_next(&s);
-    rounding_start(&s, &(struct rounding_asked){.path = {gate}}, &members);
-    int fd = rounding_meet(gate);
-    do_one(&s);
-    cancelled = members.end;
-    save(&s);
-    cancelled = NULL;
-    assert_code(COX_ECANCELLED, cox_future_wait(members.futures[1], 10000));
-    close_gate(gate);
-    (void)close(fd);
-    rounding_free(&members);
-    crew_close(&s.crew);
-
-    open_next(&s);
-    assert_int_equal(0, rerun_by(&s));
+    assert_int_equal(0, cancel_meanwhile(&s, 1, rounding_gate()));
     rounding_plain(&s, NULL);
     assert_code(0, cox_join(s.crew.c, -1));
     rounding_assert(&s, 1 + ROUNDING_MEMBERS);
+    crew_close(&s.crew);
+}
+
+/* Without backups, a cancelled round is not over before the ps have agreed. */
+TEST(a_round_whose_cancelling_is_under_way_is_done_again_as_a_whole)
+{
+    struct rounding s;
+    const char *gate = rounding_gate();
+    assert_int_equal(ROUNDING_MEMBERS, cancel_meanwhile(&s, 0, gate));
+    rounding_plain(&s, NULL);
+    (void)close(rounding_meet(gate));
+    assert_code(0, cox_join(s.crew.c, -1));
+    rounding_assert(&s, 1 + 2 * ROUNDING_MEMBERS);
     crew_close(&s.crew);
 }
 

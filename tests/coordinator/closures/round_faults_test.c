@@ -114,6 +114,47 @@ static void away_open(struct away *away)
     coxi_test_until(is_blocked, away, "the round is complete");
 }
 
+#include <pthread.h>
+static void *wait_for(void *future)
+{
+    (void)cox_future_wait(future, -1);
+    return NULL;
+}
+
+TEST(closing_settles_a_round_that_its_ps_has_ended_while_another_is_away)
+{
+    struct away away_s;
+    struct away *away = &away_s;
+    struct cox_rounds_spec spec = COX_ROUNDS_SPEC_INIT;
+    struct cox_options options = COX_OPTIONS_INIT;
+    const char *gate[2] = {rounding_gate(), rounding_gate()};
+    spec.reduce = COX_REDUCE_SUM;
+    options.checkpoint_dir = coxi_test_path("checkpoints");
+    options.speculate = -1;
+    rounding_open(&away->s, 2, &spec, &options);
+    rounding_start(&away->s,
+                   &(struct rounding_asked){.path = {NULL, NULL, gate[0], gate[1]},
+                                            .half = {true, true, true, true},
+                                            .only = {1, 2, 1, 2}},
+                   &away->members);
+    int fd[2] = {rounding_meet(gate[0]), rounding_meet(gate[1])};
+    coxi_test_until(are_two_staged, away, "the others are staged");
+    away->launcher = crew_launcher(&away->s.crew);
+    crew_stop(away->launcher);
+    crew_kill(crew_ps_process(&away->s.crew, 1));
+    coxi_test_until(is_recovering, away->s.crew.c, "the ps is lost");
+    (void)close(fd[0]);
+    (void)close(fd[1]);
+    coxi_test_until(is_blocked, away, "the round is complete");
+    assert_true(away->s.rounds->first->ended);
+    pthread_t waits;
+    assert_int_equal(0, pthread_create(&waits, NULL, wait_for, away->members.end));
+    assert_code(COX_ETIMEDOUT, cox_close(away->s.crew.c, 200));
+    assert_int_equal(0, pthread_join(waits, NULL));
+    (void)kill(away->launcher, SIGCONT);
+    rounding_free(&away->members);
+}
+
 /* The ps comes back. */
 static void away_close(struct away *away)
 {

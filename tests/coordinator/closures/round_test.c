@@ -93,6 +93,58 @@ TEST(round_overlaps_with_as_many_others_as_its_bound_says_and_no_more)
     crew_close(&s.crew);
 }
 
+TEST(round_behind_one_that_fails_does_not_wait_for_its_end)
+{
+    struct rounding s;
+    struct rounding_members members[2];
+    struct cox_options options = COX_OPTIONS_INIT;
+    const char *gate = rounding_gate();
+    options.keep_going = 1;
+    rounding_open(&s, 2, &(struct cox_rounds_spec)COX_ROUNDS_SPEC_INIT, &options);
+    rounding_start(
+        &s, &(struct rounding_asked){.path = {gate}, .only = {1}, .fail = {true}},
+        &members[0]);
+    int fd = rounding_meet(gate);
+    rounding_plain(&s, &members[1]);
+    (void)close(fd);
+    assert_code(COX_ESTEP, cox_future_wait(members[0].end, -1));
+    assert_code(0, cox_join(s.crew.c, -1));
+    rounding_assert(&s, 1);
+    for (int i = 0; i < ROUNDING_MEMBERS; i++) {
+        assert_true(rounding_seen(members[1].futures[i], "w0") == 0);
+    }
+    rounding_free(&members[0]);
+    rounding_free(&members[1]);
+    crew_close(&s.crew);
+}
+
+TEST(round_that_one_ps_has_all_of_is_the_same_as_any_other)
+{
+    enum { ROUNDS = 200 };
+    struct rounding s;
+    struct rounding_members members[ROUNDS];
+    struct cox_rounds_spec spec = COX_ROUNDS_SPEC_INIT;
+    spec.reduce = COX_REDUCE_SUM;
+    rounding_open(&s, 2, &spec, NULL);
+    for (int r = 0; r < ROUNDS; r++) {
+        rounding_start(&s,
+                       &(struct rounding_asked){.weights = {1, 2, 0.5, 0.5},
+                                                .half = {true, true, true, true}},
+                       &members[r]);
+    }
+    assert_code(0, cox_join(s.crew.c, -1));
+    assert_true(rounding_value(&s, 0) == ROUNDS * 4);
+    assert_true(rounding_value(&s, 1) == 0);
+    for (int r = 0; r < ROUNDS; r++) {
+        for (int i = 0; i < ROUNDING_MEMBERS; i++) {
+            assert_true(rounding_seen(members[r].futures[i], "w0") == (float)(4 * r));
+        }
+        rounding_free(&members[r]);
+    }
+    assert_int_equal(ROUNDS, rounding_stats(&s).rounds);
+    crew_close(&s.crew);
+}
+
 /* ---- without some of its closures */
 
 TEST(round_is_complete_without_its_backups_which_are_told_that_they_are_late)

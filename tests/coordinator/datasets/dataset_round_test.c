@@ -334,7 +334,9 @@ TEST(a_round_with_a_backup_goes_on_without_a_task_that_fails)
     rows_close(&rows);
 }
 
-TEST(a_task_whose_result_finds_no_memory_is_given_out_again_with_its_round)
+/* Its round fails, and the task is given out again; or, if the ps has ended the round by
+ * then, the closure runs again for its result. */
+TEST(a_task_whose_result_finds_no_memory_counts_once)
 {
     struct rows rows;
     struct cox_dataset_spec spec = spec_of(EPOCHS);
@@ -343,7 +345,7 @@ TEST(a_task_whose_result_finds_no_memory_is_given_out_again_with_its_round)
     assert_code(COX_EEOF,
                 rows_run_rounds(&rows, rows_rounds(&rows, 0), MEMBERS, NULL, 0));
     assert_once(&rows, EPOCHS);
-    assert_int_equal(stats_of(&rows).rounds_failed, 1);
+    assert_in_range(stats_of(&rows).rounds_failed, 0, 1);
     rows_close(&rows);
 }
 
