@@ -40,6 +40,9 @@ void sim_ledger_rounds_begin(const struct sim_plan *plan, const struct sim_call 
 void sim_ledger_rounds_go_on(uint32_t n_covered, uint64_t generation)
 {
     const struct sim_place *place = &rounds.plan->places[n_covered];
+    if (generation <= rounds.generation) {
+        memset(rounds.looks, 0, sizeof(rounds.looks)); /* of another run */
+    }
     rounds.generation = generation;
     if (n_covered < rounds.plan->n_calls && place->n > 0 && place->first != n_covered) {
         sim_violation("a client goes on with call %u, amidst the round of calls %u to "
