@@ -361,8 +361,10 @@ static int sum_all(struct ending *ending)
     if (n > 1) {
         qsort(sources, n, sizeof(*sources), by_variable);
     }
-    sources += n > 0 ? ending->n_dropped : 0;
-    n -= ending->n_dropped;
+    if (n > 0) { /* otherwise there may be no memory for any */
+        sources += ending->n_dropped;
+        n -= ending->n_dropped;
+    }
     for (size_t i = 0; i < n; i += count_alike(sources + i, n - i)) {
         bytes += sum_room(sources + i, count_alike(sources + i, n - i));
     }
