@@ -2,6 +2,7 @@
  * Rounds that end while a ps is away, or whose end cannot be sent, or is refused. What the
  * client sends to ps, and coxi_round_send, go through this file (ld --wrap).
  */
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <unistd.h>
@@ -87,22 +88,24 @@ static bool is_recovering(void *c)
     return coxi_ps_recovering(c);
 }
 
-/* Leaves a round that is complete, but for a ps that has gone with a part of it. */
-static void away_open(struct away *away)
+/* Leaves a round that is complete while ps 1 has gone. `halves`: how many of the closures,
+ * the last ones, push for the other ps only. */
+static void away_open_with(struct away *away, uint32_t backups, int halves)
 {
+    struct rounding_asked asked = {.only = {1, 2, 1, 2}};
     struct cox_rounds_spec spec = COX_ROUNDS_SPEC_INIT;
     struct cox_options options = COX_OPTIONS_INIT;
     const char *gate[2] = {rounding_gate(), rounding_gate()};
-    spec.backups = 1;
+    spec.backups = backups;
     spec.reduce = COX_REDUCE_SUM;
     options.checkpoint_dir = coxi_test_path("checkpoints");
     options.speculate = -1;
     rounding_open(&away->s, 2, &spec, &options);
-    rounding_start(&away->s,
-                   &(struct rounding_asked){.path = {NULL, NULL, gate[0], gate[1]},
-                                            .half = {false, false, true, true},
-                                            .only = {1, 2, 1, 2}},
-                   &away->members);
+    for (int i = 0; i < ROUNDING_MEMBERS; i++) {
+        asked.path[i] = i < 2 ? NULL : gate[i - 2];
+        asked.half[i] = i >= ROUNDING_MEMBERS - halves;
+    }
+    rounding_start(&away->s, &asked, &away->members);
     int fd[2] = {rounding_meet(gate[0]), rounding_meet(gate[1])};
     coxi_test_until(are_two_staged, away, "the others are staged");
     away->launcher = crew_launcher(&away->s.crew);
@@ -114,7 +117,12 @@ static void away_open(struct away *away)
     coxi_test_until(is_blocked, away, "the round is complete");
 }
 
-#include <pthread.h>
+/* Of two of its closures, the ps that has gone has a part. */
+static void away_open(struct away *away)
+{
+    away_open_with(away, 1, 2);
+}
+
 static void *wait_for(void *future)
 {
     (void)cox_future_wait(future, -1);
@@ -123,36 +131,15 @@ static void *wait_for(void *future)
 
 TEST(closing_settles_a_round_that_its_ps_has_ended_while_another_is_away)
 {
-    struct away away_s;
-    struct away *away = &away_s;
-    struct cox_rounds_spec spec = COX_ROUNDS_SPEC_INIT;
-    struct cox_options options = COX_OPTIONS_INIT;
-    const char *gate[2] = {rounding_gate(), rounding_gate()};
-    spec.reduce = COX_REDUCE_SUM;
-    options.checkpoint_dir = coxi_test_path("checkpoints");
-    options.speculate = -1;
-    rounding_open(&away->s, 2, &spec, &options);
-    rounding_start(&away->s,
-                   &(struct rounding_asked){.path = {NULL, NULL, gate[0], gate[1]},
-                                            .half = {true, true, true, true},
-                                            .only = {1, 2, 1, 2}},
-                   &away->members);
-    int fd[2] = {rounding_meet(gate[0]), rounding_meet(gate[1])};
-    coxi_test_until(are_two_staged, away, "the others are staged");
-    away->launcher = crew_launcher(&away->s.crew);
-    crew_stop(away->launcher);
-    crew_kill(crew_ps_process(&away->s.crew, 1));
-    coxi_test_until(is_recovering, away->s.crew.c, "the ps is lost");
-    (void)close(fd[0]);
-    (void)close(fd[1]);
-    coxi_test_until(is_blocked, away, "the round is complete");
-    assert_true(away->s.rounds->first->ended);
+    struct away away;
     pthread_t waits;
-    assert_int_equal(0, pthread_create(&waits, NULL, wait_for, away->members.end));
-    assert_code(COX_ETIMEDOUT, cox_close(away->s.crew.c, 200));
+    away_open_with(&away, 0, ROUNDING_MEMBERS);
+    assert_true(away.s.rounds->first->ended);
+    assert_int_equal(0, pthread_create(&waits, NULL, wait_for, away.members.end));
+    assert_code(COX_ETIMEDOUT, cox_close(away.s.crew.c, 200));
     assert_int_equal(0, pthread_join(waits, NULL));
-    (void)kill(away->launcher, SIGCONT);
-    rounding_free(&away->members);
+    (void)kill(away.launcher, SIGCONT);
+    rounding_free(&away.members);
 }
 
 /* The ps comes back. */
