@@ -85,6 +85,10 @@
  *   resume_backlog.c  takes over the backlog
  *   resume_order.c    does its work in the old order
  *
+ * monitor/:
+ *
+ *   exposed.c         serves the client's metrics, and how it is, over HTTP
+ *
  * Threads: user threads, one loop thread, one callback thread, one that delivers
  * events, one that writes the checkpoints of triggers. The loop owns closures from the
  * moment they leave the intake until they are settled, and everything about workers.
@@ -134,6 +138,7 @@ struct coxi_gate;           /* closures/gate.h */
 struct coxi_recovery;       /* recovery.c */
 struct coxi_resumed;        /* resume.c */
 struct coxi_trigger;        /* checkpoints/trigger.h */
+struct coxi_exposed;        /* monitor/exposed.h */
 
 /* What a handle of a variable, table or metric points to. Lives until close. */
 struct coxi_entry {
@@ -188,6 +193,7 @@ struct cox_coordinator {
     struct coxi_registry *registry;   /* variables/registry.h */
     struct cox_dataset *datasets;     /* datasets/dataset.h; guarded by lock */
     struct coxi_served *served;       /* datasets/serve.h */
+    struct coxi_exposed *exposed;     /* monitor/exposed.h; NULL: nothing is served */
 };
 
 /* For a function without a parameter for the coordinator: call it with c->lock held. */

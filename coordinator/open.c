@@ -31,6 +31,7 @@
 #include "coordinator/closures/stragglers.h"
 #include "coordinator/closures/watch.h"
 #include "coordinator/datasets/dataset.h"
+#include "coordinator/monitor/exposed.h"
 #include "coordinator/opening.h"
 #include "coordinator/recovery/recovery.h"
 #include "coordinator/stats.h"
@@ -307,6 +308,9 @@ static int start(struct cox_coordinator *c, const struct cox_cluster *cluster)
     COXI_CALL_AS(c, "cox_open");
     int r = coxi_events_start(c);
     if (r == 0) {
+        r = coxi_exposed_start(c);
+    }
+    if (r == 0) {
         r = prepare(c, cluster);
     }
     if (r == 0) {
@@ -557,6 +561,7 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
         /* runs mail that a callback posted when the loop stopped */
         coxi_loop_join(c->loop);
     }
+    coxi_exposed_stop(c); /* before anything is freed that its pages tell of */
     tell_untold(c);
     /* on_event may call functions, so nothing is freed before this */
     coxi_events_stop(c);

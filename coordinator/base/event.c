@@ -68,6 +68,7 @@ static const struct {
     [COX_EVENT_TASK_FAILED] = {"task_failed", COX_EVENT_WARNING},
     [COX_EVENT_TASK_RETRIED] = {"task_retried", COX_EVENT_DEBUG},
     [COX_EVENT_EPOCH_DONE] = {"epoch_done", COX_EVENT_INFO},
+    [COX_EVENT_SERVES] = {"serves", COX_EVENT_INFO},
 };
 enum { N_KINDS = sizeof(kinds) / sizeof(*kinds) };
 

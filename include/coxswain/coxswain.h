@@ -158,6 +158,12 @@ COX_API int cox_open(const struct cox_cluster *cluster,
 COX_API const char *cox_listen_address(const struct cox_coordinator *c);
 
 /*
+ * Where the client serves over HTTP (cox_options.http), as "http://127.0.0.1:8080". The
+ * string lives until cox_close. NULL: nowhere, or c is NULL.
+ */
+COX_API const char *cox_http_address(const struct cox_coordinator *c);
+
+/*
  * Writes a checkpoint, if cox_options.checkpoint_at_close says so (docs/checkpoints.md
  * lists when it does not). Then cancels the queued closures, waits for running steps,
  * ends the run, and frees the coordinator. Takes NULL.

@@ -131,6 +131,8 @@ enum cox_event_code {
     COX_EVENT_TASK_RETRIED,
     /* info. Every task of an epoch of a data set is over */
     COX_EVENT_EPOCH_DONE,
+    /* info. The client serves over HTTP (cox_options.http), at the address in the text */
+    COX_EVENT_SERVES,
 };
 
 struct cox_event {

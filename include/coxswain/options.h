@@ -152,6 +152,17 @@ struct cox_options {
      * $COX_SEAL says; without that, "on".
      */
     const char *seal;
+
+    /*
+     * Where the client serves its metrics and how it is over HTTP (docs/watching.md), as
+     * "host:port", or as a port of 127.0.0.1. 0 as the port: any; cox_http_address and
+     * an event tell which. NULL: where $COX_HTTP says; without that, nowhere.
+     */
+    const char *http;
+
+    /* 1: `http` may be an address that other hosts reach. Whoever reaches it may read
+     * everything that is served there. */
+    uint32_t http_open;
 };
 #define COX_OPTIONS_INIT COX_INIT(cox_options)
 

@@ -1,0 +1,35 @@
+/*
+ * Histograms of durations by powers of two of microseconds, which any thread adds to
+ * without a lock. A zeroed one is empty. It has no pointers, so it may lie in memory that
+ * processes share. An addition costs two atomic additions.
+ */
+#ifndef COXI_COMMON_LATENCY_H
+#define COXI_COMMON_LATENCY_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Bucket i has durations below 2^i us that are in no bucket before it; the last one has
+ * all that are longer, 67 s and more. */
+enum { COXI_LATENCY_BUCKETS = 28 };
+
+struct coxi_latency {
+    atomic_uint_least64_t counts[COXI_LATENCY_BUCKETS];
+    atomic_uint_least64_t sum_us;
+};
+
+static inline size_t coxi_latency_bucket(uint64_t us)
+{
+    size_t bucket = us == 0 ? 0 : 64 - (size_t)__builtin_clzll(us);
+    return bucket < COXI_LATENCY_BUCKETS ? bucket : COXI_LATENCY_BUCKETS - 1;
+}
+
+static inline void coxi_latency_add(struct coxi_latency *latency, uint64_t us)
+{
+    (void)atomic_fetch_add_explicit(&latency->counts[coxi_latency_bucket(us)], 1,
+                                    memory_order_relaxed);
+    (void)atomic_fetch_add_explicit(&latency->sum_us, us, memory_order_relaxed);
+}
+
+#endif

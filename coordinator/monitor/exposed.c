@@ -1,0 +1,133 @@
+/*
+ * See exposed.h.
+ *
+ *   /healthz   200 as long as the process lives and its lock can be had
+ *   /readyz    200 from the end of cox_open until the run is over or closed; otherwise
+ *              503, with the reason. Never because of a ps or worker that is away: the
+ *              client goes on without
+ *   /metrics   for Prometheus
+ *
+ * It serves from the beginning of cox_open on, so pages are asked for while parts of the
+ * coordinator are being made. Nothing of them is read before life.opened.
+ *
+ * Threads: the server's; start and stop: those of cox_open and cox_close.
+ */
+#include "coordinator/monitor/exposed.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/error.h"
+#include "common/sync.h"
+#include "coordinator/base/event.h"
+#include "http/http.h"
+#include "http/openmetrics.h"
+
+struct coxi_exposed {
+    struct coxi_http_server *server;
+    struct coxi_http_route routes[8];
+    size_t n_routes;
+};
+
+static int say_health(void *context, const struct coxi_http_request *request,
+                      struct coxi_http_reply *reply)
+{
+    struct cox_coordinator *c = context;
+    (void)request;
+    coxi_lock(&c->lock);
+    coxi_unlock(&c->lock);
+    return coxi_buffer_printf(&reply->body, "ok\n");
+}
+
+/* Why the client takes no calls, or NULL. */
+static const char *why_not_ready(const struct cox_coordinator *c) COXI_REQUIRES(c->lock)
+{
+    if (c->life.fatal != 0) {
+        return c->life.fatal_text;
+    }
+    if (c->life.closing) {
+        return "cox_close was called";
+    }
+    return c->life.opened ? NULL : "cox_open has not returned";
+}
+
+static int say_readiness(void *context, const struct coxi_http_request *request,
+                         struct coxi_http_reply *reply)
+{
+    struct cox_coordinator *c = context;
+    char text[COXI_TEXT_MAX];
+    (void)request;
+    coxi_lock(&c->lock);
+    const char *why = why_not_ready(c);
+    (void)snprintf(text, sizeof(text), "%s", why != NULL ? why : "ok");
+    coxi_unlock(&c->lock);
+    reply->status = why != NULL ? 503 : 200;
+    return coxi_buffer_printf(&reply->body, "%s\n", text);
+}
+
+static int say_metrics(void *context, const struct coxi_http_request *request,
+                       struct coxi_http_reply *reply)
+{
+    struct coxi_openmetrics m;
+    (void)context;
+    reply->type = coxi_openmetrics_type(request->openmetrics);
+    coxi_openmetrics_begin(&m, &reply->body, request->openmetrics);
+    coxi_openmetrics_process(&m, "client");
+    return coxi_openmetrics_end(&m);
+}
+
+static void add_route(struct coxi_exposed *exposed, struct coxi_http_route route)
+{
+    exposed->routes[exposed->n_routes++] = route;
+}
+
+static int serve(struct cox_coordinator *c, const char *address)
+{
+    struct coxi_exposed *exposed = c->exposed;
+    const struct coxi_http_options options = {.address = address,
+                                              .open = c->options.http_open != 0};
+    add_route(exposed, (struct coxi_http_route){"/healthz", c, say_health, NULL});
+    add_route(exposed, (struct coxi_http_route){"/readyz", c, say_readiness, NULL});
+    add_route(exposed, (struct coxi_http_route){"/metrics", c, say_metrics, NULL});
+    int r =
+        coxi_http_start(&options, exposed->routes, exposed->n_routes, &exposed->server);
+    if (r != 0) {
+        return coxi_error(r, "cox_options.http: %s", coxi_error_text());
+    }
+    coxi_event(c, COX_EVENT_SERVES, COXI_OF(0), "the run can be watched at %s/",
+               coxi_http_url(exposed->server));
+    return 0;
+}
+
+int coxi_exposed_start(struct cox_coordinator *c)
+{
+    const char *address = c->options.http != NULL
+                              ? c->options.http
+                              : getenv("COX_HTTP"); // NOLINT(concurrency-mt-unsafe)
+    if (address == NULL || address[0] == '\0') {
+        return 0;
+    }
+    c->exposed = calloc(1, sizeof(*c->exposed));
+    return c->exposed != NULL ? serve(c, address) : coxi_error_memory("an HTTP server");
+}
+
+void coxi_exposed_wake(struct cox_coordinator *c)
+{
+    if (c->exposed != NULL) {
+        coxi_http_wake(c->exposed->server);
+    }
+}
+
+void coxi_exposed_stop(struct cox_coordinator *c)
+{
+    if (c->exposed != NULL) {
+        coxi_http_stop(c->exposed->server);
+        free(c->exposed);
+        c->exposed = NULL;
+    }
+}
+
+const char *cox_http_address(const struct cox_coordinator *c)
+{
+    return c != NULL && c->exposed != NULL ? coxi_http_url(c->exposed->server) : NULL;
+}

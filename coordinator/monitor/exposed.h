@@ -1,0 +1,18 @@
+/* What the client serves over HTTP (cox_options.http): how it is, and its metrics. */
+#ifndef COXI_COORDINATOR_MONITOR_EXPOSED_H
+#define COXI_COORDINATOR_MONITOR_EXPOSED_H
+
+#include "coordinator/coordinator.h"
+
+/* Begins to serve, if the options or $COX_HTTP say where. Before anything of the
+ * coordinator runs. COX_EADDRESS, COX_ENOMEM. */
+int coxi_exposed_start(struct cox_coordinator *c);
+
+/* There are new records for those who watch. Any thread. */
+void coxi_exposed_wake(struct cox_coordinator *c);
+
+/* Call before anything is freed of which the pages tell. Does nothing if nothing is
+ * served. */
+void coxi_exposed_stop(struct cox_coordinator *c);
+
+#endif

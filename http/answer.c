@@ -1,0 +1,318 @@
+/*
+ * Requests, answers and streams of the HTTP server: what is asked for is found in the
+ * table of routes, or refused. On the server's thread.
+ *
+ * Invariants: an answer holds at most BODIES_MAX bytes before another is made, so a
+ * crowd of slow readers takes no more memory than that and one answer. A stream has text
+ * of one call of `events` at most.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "common/clock.h"
+#include "common/error.h"
+#include "http/server.h"
+
+enum {
+    BODIES_MAX = 64 << 20, /* bytes of answers under way when another one may begin */
+    BLOCK_BYTES = 4096,    /* of a stream, that libmicrohttpd asks for at a time */
+    OUT_KEPT_MAX =
+        1 << 20, /* a stream's buffer that is larger is freed once it is sent */
+};
+
+static const char text_plain[] = "text/plain; charset=utf-8";
+
+/* ---- answering */
+
+/* What every answer says: nothing is stored or guessed, and pages load and send nothing
+ * beyond this server. */
+static bool add_headers(struct MHD_Response *response, const char *type)
+{
+    static const char *const all[][2] = {
+        {"X-Content-Type-Options", "nosniff"},
+        {"Content-Security-Policy",
+         "default-src 'self'; style-src 'self' 'unsafe-inline'; script-src 'self' "
+         "'unsafe-inline'; img-src 'self' data:; base-uri 'none'; form-action 'none'; "
+         "frame-ancestors 'none'"},
+        {"Cross-Origin-Resource-Policy", "same-origin"},
+        {"Referrer-Policy", "no-referrer"},
+        {"Cache-Control", "no-store"},
+    };
+    bool added = MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE,
+                                         type) == MHD_YES;
+    for (size_t i = 0; added && i < sizeof(all) / sizeof(*all); i++) {
+        added = MHD_add_response_header(response, all[i][0], all[i][1]) == MHD_YES;
+    }
+    return added;
+}
+
+/* Sends the response, which this takes; may be NULL. MHD_NO closes the connection. */
+static enum MHD_Result send_response(struct coxi_http_client *client, int status,
+                                     const char *type, struct MHD_Response *response)
+{
+    enum MHD_Result sent = MHD_NO;
+    if (response != NULL && add_headers(response, type)) {
+        sent = MHD_queue_response(client->connection, (unsigned)status, response);
+    }
+    if (response != NULL) {
+        MHD_destroy_response(response);
+    }
+    return sent;
+}
+
+/* Refuses a request. `closes`: what follows on the connection is not looked at. */
+static enum MHD_Result refuse(struct coxi_http_client *client, int status,
+                              const char *why, bool closes)
+{
+    struct MHD_Response *response = MHD_create_response_from_buffer(
+        strlen(why), (void *)(uintptr_t)why, MHD_RESPMEM_PERSISTENT);
+    if (response != NULL && status == MHD_HTTP_METHOD_NOT_ALLOWED) {
+        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
+    }
+    if (response != NULL && closes) {
+        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
+    }
+    coxi_http_set_state(client, COXI_HTTP_ANSWERING);
+    return send_response(client, status, text_plain, response);
+}
+
+static enum MHD_Result answer_get(struct coxi_http_client *client,
+                                  const struct coxi_http_route *route,
+                                  const struct coxi_http_request *request)
+{
+    struct coxi_http_server *server = client->server;
+    struct coxi_http_reply reply = {0};
+    if (server->body_bytes >= BODIES_MAX) {
+        return refuse(client, MHD_HTTP_SERVICE_UNAVAILABLE, "too many slow readers\n",
+                      false);
+    }
+    if (route->get(route->context, request, &reply) != 0) {
+        coxi_buffer_fini(&reply.body);
+        return refuse(client, MHD_HTTP_INTERNAL_SERVER_ERROR,
+                      "this cannot be said now\n", false);
+    }
+    size_t len = reply.body.len;
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(len, reply.body.data, MHD_RESPMEM_MUST_FREE);
+    if (response == NULL) {
+        coxi_buffer_fini(&reply.body);
+        return MHD_NO;
+    }
+    client->body_bytes = len;
+    server->body_bytes += len;
+    coxi_http_set_state(client, COXI_HTTP_ANSWERING);
+    return send_response(client, reply.status != 0 ? reply.status : MHD_HTTP_OK,
+                         reply.type != NULL ? reply.type : text_plain, response);
+}
+
+void coxi_http_answered(struct coxi_http_client *client)
+{
+    client->server->body_bytes -= client->body_bytes;
+    client->body_bytes = 0;
+    if (client->stream != NULL) {
+        client->stream->client = NULL;
+        client->stream = NULL;
+        client->server->n_streams--;
+    }
+    if (client->state != COXI_HTTP_DOOMED) {
+        coxi_http_set_state(client, COXI_HTTP_READING);
+    }
+}
+
+/* ---- streams */
+
+void coxi_http_resume(struct coxi_http_stream *stream)
+{
+    if (stream->sleeps) {
+        stream->sleeps = false;
+        MHD_resume_connection(stream->client->connection);
+    }
+}
+
+/* Everything was sent: asks for more. */
+static int fill(struct coxi_http_stream *stream)
+{
+    bool begins = stream->sent_ms == 0;
+    if (stream->out.capacity > OUT_KEPT_MAX) {
+        coxi_buffer_fini(&stream->out);
+    }
+    stream->out.len = 0;
+    stream->sent = 0;
+    int r =
+        stream->route->events(stream->route->context, &stream->cursor, &stream->out);
+    if (r == 0 && begins && stream->out.len == 0) {
+        r = coxi_buffer_printf(&stream->out, "retry: 1000\n\n");
+    } else if (r == 0 && stream->out.len == 0 &&
+               coxi_now_ms() - stream->sent_ms >= COXI_HTTP_KEEP_MS) {
+        r = coxi_buffer_printf(&stream->out, ":\n\n");
+    }
+    return r;
+}
+
+/* libmicrohttpd asks for the next bytes of a stream. */
+static ssize_t read_stream(void *cls, uint64_t at, char *to, size_t room)
+{
+    struct coxi_http_stream *stream = cls;
+    (void)at;
+    if (stream->client == NULL || stream->client->state == COXI_HTTP_DOOMED ||
+        atomic_load(&stream->client->server->ends)) {
+        return MHD_CONTENT_READER_END_WITH_ERROR;
+    }
+    if (stream->sent == stream->out.len && fill(stream) != 0) {
+        return MHD_CONTENT_READER_END_WITH_ERROR;
+    }
+    size_t n = stream->out.len - stream->sent;
+    n = n < room ? n : room;
+    if (n == 0) {
+        stream->sleeps = true;
+        MHD_suspend_connection(stream->client->connection);
+        return 0;
+    }
+    memcpy(to, stream->out.data + stream->sent, n);
+    stream->sent += n;
+    stream->sent_ms = coxi_now_ms();
+    return (ssize_t)n;
+}
+
+static void free_stream(void *cls)
+{
+    struct coxi_http_stream *stream = cls;
+    if (stream->client != NULL) {
+        stream->client->stream = NULL;
+        stream->client->server->n_streams--;
+    }
+    coxi_buffer_fini(&stream->out);
+    free(stream);
+}
+
+static enum MHD_Result answer_events(struct coxi_http_client *client,
+                                     const struct coxi_http_route *route,
+                                     uint64_t cursor)
+{
+    if (client->server->n_streams >= COXI_HTTP_STREAMS_MAX) {
+        return refuse(client, MHD_HTTP_SERVICE_UNAVAILABLE, "too many streams\n",
+                      false);
+    }
+    struct coxi_http_stream *stream = calloc(1, sizeof(*stream));
+    struct MHD_Response *response =
+        stream != NULL
+            ? MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES,
+                                                read_stream, stream, free_stream)
+            : NULL;
+    if (response == NULL) {
+        free(stream);
+        return MHD_NO;
+    }
+    *stream =
+        (struct coxi_http_stream){.client = client, .route = route, .cursor = cursor};
+    client->stream = stream;
+    client->server->n_streams++;
+    coxi_http_set_state(client, COXI_HTTP_STREAMING);
+    return send_response(client, MHD_HTTP_OK, "text/event-stream; charset=utf-8",
+                         response);
+}
+
+/* ---- requests */
+
+/* A number in decimal digits. NULL: none was given, and *ret stays. */
+static bool parse_number(const char *text, uint64_t *ret)
+{
+    uint64_t n = 0;
+    if (text == NULL) {
+        return true;
+    }
+    for (size_t i = 0; text[i] != '\0' || i == 0; i++) {
+        unsigned digit = (unsigned char)text[i] - (unsigned)'0';
+        if (digit > 9 || __builtin_mul_overflow(n, 10u, &n) ||
+            __builtin_add_overflow(n, digit, &n)) {
+            return false;
+        }
+    }
+    *ret = n;
+    return true;
+}
+
+static const char *header(const struct coxi_http_client *client, const char *name)
+{
+    return MHD_lookup_connection_value(client->connection, MHD_HEADER_KIND, name);
+}
+
+static bool has_body(const struct coxi_http_client *client)
+{
+    const char *len = header(client, MHD_HTTP_HEADER_CONTENT_LENGTH);
+    return header(client, MHD_HTTP_HEADER_TRANSFER_ENCODING) != NULL ||
+           (len != NULL && strcmp(len, "0") != 0);
+}
+
+static const struct coxi_http_route *find_route(const struct coxi_http_server *server,
+                                                const char *path)
+{
+    for (size_t i = 0; i < server->n_routes; i++) {
+        if (strcmp(server->routes[i].path, path) == 0) {
+            return &server->routes[i];
+        }
+    }
+    return NULL;
+}
+
+/* The headers are here. Refuses what must not be, or lets it go on. */
+static enum MHD_Result begin_request(struct coxi_http_client *client,
+                                     const char *method, void **of_request)
+{
+    const char *host = header(client, MHD_HTTP_HEADER_HOST);
+    if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 &&
+        strcmp(method, MHD_HTTP_METHOD_HEAD) != 0) {
+        return refuse(client, MHD_HTTP_METHOD_NOT_ALLOWED,
+                      "this can only be read: GET or HEAD\n", true);
+    }
+    if (has_body(client)) {
+        return refuse(client, MHD_HTTP_BAD_REQUEST, "a request has no body here\n",
+                      true);
+    }
+    if (!client->server->open && host != NULL && !coxi_http_names_loopback(host)) {
+        return refuse(client, MHD_HTTP_FORBIDDEN,
+                      "ask for localhost: this is for programs of this host\n", true);
+    }
+    *of_request = client; /* anything but NULL */
+    return MHD_YES;
+}
+
+enum MHD_Result coxi_http_answer(void *cls, struct MHD_Connection *connection,
+                                 const char *path, const char *method,
+                                 const char *version, const char *upload,
+                                 size_t *upload_len, void **of_request)
+{
+    struct coxi_http_server *server = cls;
+    struct coxi_http_request request = {0};
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    struct coxi_http_client *client = info != NULL ? info->socket_context : NULL;
+    (void)version;
+    (void)upload;
+    if (client == NULL || *upload_len != 0) {
+        return MHD_NO;
+    }
+    if (*of_request == NULL) {
+        return begin_request(client, method, of_request);
+    }
+    const struct coxi_http_route *route = find_route(server, path);
+    if (route == NULL) {
+        return refuse(client, MHD_HTTP_NOT_FOUND, "there is no such page\n", false);
+    }
+    const char *since =
+        MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "since");
+    const char *accepts = header(client, MHD_HTTP_HEADER_ACCEPT);
+    if (!parse_number(since, &request.since)) {
+        return refuse(client, MHD_HTTP_BAD_REQUEST, "since= is no number\n", false);
+    }
+    request.openmetrics =
+        accepts != NULL && strstr(accepts, "application/openmetrics-text") != NULL;
+    if (route->events == NULL) {
+        return answer_get(client, route, &request);
+    }
+    /* a browser that comes back says this; what it asked for at first is older */
+    (void)parse_number(header(client, "Last-Event-ID"), &request.since);
+    return answer_events(client, route, request.since);
+}

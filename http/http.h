@@ -1,0 +1,96 @@
+/*
+ * The pages that a process serves over HTTP: a fixed table of paths, each answered with a
+ * text, or with a stream of server-sent events. Nobody can change anything over HTTP.
+ *
+ * Only this host reaches the server, unless it is opened. On loopback it answers only
+ * requests for a name of this host, so that no web page can read it through a browser
+ * (DNS rebinding).
+ *
+ * Everything is bounded: connections, their headers, the time of each request and answer,
+ * the memory of answers, the streams. A stranger who takes all connections and says
+ * nothing keeps nobody out, because the one that has waited longest makes room for the
+ * next.
+ */
+#ifndef COXI_HTTP_HTTP_H
+#define COXI_HTTP_HTTP_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/buffer.h"
+
+enum {
+    COXI_HTTP_CONNECTIONS_MAX = 64,
+    COXI_HTTP_STREAMS_MAX = 16,
+    COXI_HTTP_HEADERS_MAX = 8192, /* bytes of a request, about */
+    COXI_HTTP_REQUEST_MS =
+        10000,                   /* how long a request may take, and the one after it */
+    COXI_HTTP_ANSWER_MS = 60000, /* how long an answer may take */
+    COXI_HTTP_URL_MAX = 96,
+};
+
+/* How long a request may take: COXI_HTTP_REQUEST_MS, which tests shorten. */
+extern atomic_uint coxi_http_request_ms;
+
+struct coxi_http_server;
+
+struct coxi_http_options {
+    /* "host:port" (port 0: any), "[::1]:port", or a port alone: of 127.0.0.1 */
+    const char *address;
+    bool open; /* other hosts may reach it */
+};
+
+struct coxi_http_request {
+    uint64_t since;   /* ?since=N; 0: it was not given */
+    bool openmetrics; /* the reader takes OpenMetrics, and not only Prometheus's text */
+};
+
+/* An answer: empty at first. The server frees `body`. */
+struct coxi_http_reply {
+    struct coxi_buffer body;
+    const char *type; /* its media type, a constant; NULL: plain text */
+    int status;       /* 0: 200 */
+};
+
+/*
+ * A path, with either `get` or `events`. Both run on the server's thread, one at a time.
+ * An error is answered with status 500, or ends the stream.
+ */
+struct coxi_http_route {
+    const char *path; /* "/metrics"; constant */
+    void *context;    /* for the functions */
+    int (*get)(void *context, const struct coxi_http_request *request,
+               struct coxi_http_reply *reply);
+    /*
+     * Appends to *out the events after *cursor, as text ("id: 7\ndata: ...\n\n"), and
+     * moves *cursor on. Nothing new: appends nothing. At first *cursor is what the reader
+     * says that it has (Last-Event-ID, or else ?since=N), or 0. Called when a stream
+     * begins, after coxi_http_wake, and again when everything appended was sent: so a
+     * reader that is slow makes nothing grow. Should append at most 256 KiB a call, and
+     * tell a reader that has missed events.
+     */
+    int (*events)(void *context, uint64_t *cursor, struct coxi_buffer *out);
+};
+
+/*
+ * Serves `routes` (borrowed) until coxi_http_stop. COX_EADDRESS: the address is none, is
+ * in use, or other hosts reach it and `open` is false; COX_ENOMEM.
+ */
+int coxi_http_start(const struct coxi_http_options *options,
+                    const struct coxi_http_route *routes, size_t n_routes,
+                    struct coxi_http_server **ret);
+
+/* Where it serves, "http://127.0.0.1:8080", until coxi_http_stop. Any thread. */
+const char *coxi_http_url(const struct coxi_http_server *server);
+
+/* There may be events: asks all streams for them. Any thread; does not block. Takes
+ * NULL. */
+void coxi_http_wake(struct coxi_http_server *server);
+
+/* Closes all connections, and waits for the server's thread. Takes NULL. Not within
+ * functions of routes. */
+void coxi_http_stop(struct coxi_http_server *server);
+
+#endif

@@ -1,0 +1,129 @@
+/* What the client serves over HTTP. */
+#include <stdio.h>
+#include <string.h>
+
+#include "common/sync.h"
+#include "tests/coordinator/crew.h"
+#include "tests/http/visitor.h"
+#include "tests/test.h"
+
+static struct cox_options serving(void)
+{
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.http = "127.0.0.1:0";
+    return options;
+}
+
+static void assert_status(const char *url, const char *path, int status,
+                          const char *body)
+{
+    char *answer = visitor_ask(url, path, "");
+    assert_int_equal(status, visitor_status(answer));
+    assert_string_equal(body, visitor_body(answer));
+    free(answer);
+}
+
+TEST(a_client_that_is_open_is_healthy_and_ready)
+{
+    struct crew crew;
+    struct cox_options options = serving();
+    crew_open(&crew, 1, 1, "counter", &options);
+    const char *url = cox_http_address(crew.c);
+    assert_non_null(url);
+    assert_status(url, "/healthz", 200, "ok\n");
+    assert_status(url, "/readyz", 200, "ok\n");
+    crew_close(&crew);
+}
+
+TEST(a_client_without_the_option_serves_nothing)
+{
+    struct crew crew;
+    crew_open(&crew, 1, 1, "counter", NULL);
+    assert_null(cox_http_address(crew.c));
+    assert_null(cox_http_address(NULL));
+    crew_close(&crew);
+}
+
+TEST(the_environment_says_where_a_client_serves)
+{
+    struct crew crew;
+    // NOLINTNEXTLINE(concurrency-mt-unsafe)
+    assert_int_equal(0, setenv("COX_HTTP", "127.0.0.1:0", 1));
+    crew_open(&crew, 1, 1, "counter", NULL);
+    assert_status(cox_http_address(crew.c), "/healthz", 200, "ok\n");
+    crew_close(&crew);
+}
+
+TEST(an_address_that_others_reach_needs_the_word_for_it)
+{
+    struct cox_cluster *cluster;
+    struct cox_options options = COX_OPTIONS_INIT;
+    struct crew crew;
+    options.http = "0.0.0.0:0";
+    assert_code(0, cox_cluster_local(1, 1, &cluster));
+    crew_refused(cluster, &options, COX_EADDRESS, "cox_options.http");
+    cox_cluster_free(cluster);
+    options.http_open = 1;
+    crew_open(&crew, 1, 1, "counter", &options);
+    assert_non_null(strstr(cox_http_address(crew.c), "http://0.0.0.0:"));
+    crew_close(&crew);
+}
+
+/* A lost ps ends the run, because there is no directory for checkpoints. */
+static bool is_over(void *arg)
+{
+    struct cox_stats stats = COX_STATS_INIT;
+    struct crew *crew = arg;
+    assert_code(0, cox_stats(crew->c, &stats));
+    return cox_done(crew->c) == COX_EPSLOST;
+}
+
+TEST(a_run_that_is_over_is_healthy_and_not_ready)
+{
+    struct crew crew;
+    struct cox_options options = serving();
+    crew_open(&crew, 1, 1, "counter", &options);
+    char url[64];
+    (void)snprintf(url, sizeof(url), "%s", cox_http_address(crew.c));
+    crew_kill(crew_ps_process(&crew, 0));
+    coxi_test_until(is_over, &crew, "the end of the run");
+    char *answer = visitor_ask(url, "/readyz", "");
+    assert_int_equal(503, visitor_status(answer));
+    assert_non_null(strstr(visitor_body(answer), "ps 0"));
+    free(answer);
+    assert_status(url, "/healthz", 200, "ok\n");
+    crew_close(&crew);
+}
+
+/* Asks while cox_open waits. */
+static void look_at_serves(void *arg, const struct cox_event *event)
+{
+    char url[128] = "";
+    if (event->code == COX_EVENT_SERVES) {
+        const char *at = strstr(event->text, "http://");
+        assert_non_null(at);
+        (void)snprintf(url, sizeof(url), "%.*s", (int)strcspn(at + 7, "/") + 7, at);
+        assert_status(url, "/healthz", 200, "ok\n");
+        assert_status(url, "/readyz", 503, "cox_open has not returned\n");
+        free(visitor_get(url, "/metrics"));
+        *(bool *)arg = true;
+    }
+}
+
+TEST(a_client_that_waits_for_its_cluster_is_healthy_and_not_ready)
+{
+    struct cox_cluster *cluster;
+    struct cox_options options = serving();
+    char json[512];
+    bool looked = false;
+    options.open_timeout_ms = 2000; /* nobody is there */
+    options.on_event = look_at_serves;
+    options.event_arg = &looked;
+    (void)snprintf(json, sizeof(json),
+                   "{\"ps\": [\"ipc://%s\"], \"worker\": [\"ipc://%s\"]}",
+                   coxi_test_path("ps"), coxi_test_path("worker"));
+    assert_code(0, cox_cluster_parse(json, &cluster));
+    crew_refused(cluster, &options, COX_ETIMEDOUT, "ps");
+    cox_cluster_free(cluster);
+    assert_true(looked);
+}
