@@ -111,10 +111,12 @@ static void put_labels(struct coxi_openmetrics *m, const struct coxi_label *labe
 {
     char before = '{';
     for (; labels != NULL && labels->name != NULL; labels++) {
-        PUT(m, "%c%s=\"", before, labels->name);
-        put_value(m, labels->value);
-        PUT(m, "\"");
-        before = ',';
+        if (labels->value[0] != '\0') { /* to Prometheus, the same as no label */
+            PUT(m, "%c%s=\"", before, labels->name);
+            put_value(m, labels->value);
+            PUT(m, "\"");
+            before = ',';
+        }
     }
     if (le != NULL) {
         PUT(m, "%cle=\"%s\"", before, le);

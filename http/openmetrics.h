@@ -31,7 +31,8 @@ struct coxi_openmetrics {
     enum coxi_family_type type;
 };
 
-/* A label; the array ends with one that has no name. Values may be any text. */
+/* A label; the array ends with one that has no name. Values may be any text; one that is
+ * empty is left out. */
 struct coxi_label {
     const char *name;
     const char *value;

@@ -12,10 +12,12 @@
 #include "common/sync.h"
 #include "net/daemon.h"
 #include "net/keyring.h"
+#include "ps/exposed.h"
 #include "ps/service.h"
 
 struct config {
     struct coxi_daemon_options daemon;
+    struct coxi_serve_options http;
     int64_t memory_max;
     int64_t run_bytes_max;
     int64_t run_variables_max;
@@ -27,6 +29,7 @@ struct config {
 
 static const struct coxi_option options[] = {
     COXI_DAEMON_OPTIONS(struct config),
+    COXI_SERVE_OPTIONS(struct config),
     {.name = "memory-max",
      .type = COXI_OPTION_BYTES,
      .offset = offsetof(struct config, memory_max),
@@ -189,6 +192,7 @@ static int open_keys(const struct config *config, struct coxi_keyring **ret)
 static int run(const struct config *config, struct coxi_keyring *keys)
 {
     struct daemon daemon = {.keys = keys, .run_keys = config->run_keys};
+    struct coxi_served *served = NULL;
     struct coxi_ps_options ps = {
         .listen = config->daemon.listen,
         .index = (uint32_t)config->daemon.index,
@@ -200,6 +204,7 @@ static int run(const struct config *config, struct coxi_keyring *keys)
         .key = &config->daemon.key,
         .local_path = coxi_daemon_local_path(&config->daemon),
         .checkpoint_root = config->checkpoint_root,
+        .timed = config->http.address != NULL,
     };
     int r = check_root(config->checkpoint_root);
     if (r == 0) {
@@ -219,6 +224,9 @@ static int run(const struct config *config, struct coxi_keyring *keys)
     if (r == 0 && keys != NULL) {
         r = coxi_loop_on_signal(daemon.loop, SIGHUP, on_hangup);
     }
+    if (r == 0) {
+        r = coxi_ps_expose(&config->http, daemon.ps, &served);
+    }
     if (r == 0 && config->daemon.address_file != NULL) {
         r = coxi_daemon_announce(config->daemon.address_file, coxi_ps_url(daemon.ps));
     }
@@ -229,6 +237,7 @@ static int run(const struct config *config, struct coxi_keyring *keys)
         coxi_log(COXI_LOG_INFO, "ending", "signal=%d", daemon.signal);
     }
     join_reloader(&daemon);
+    coxi_served_stop(served);
     coxi_ps_close(daemon.ps);
     coxi_loop_free(daemon.loop);
     return r != 0 ? coxi_exit_config(program.name) : COXI_EXIT_AGAIN + daemon.signal;

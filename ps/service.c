@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/clock.h"
 #include "common/error.h"
 #include "common/log.h"
 #include "net/server.h"
@@ -27,6 +28,7 @@ enum { REMOVE_TRIES = 10, REMOVE_WAIT_MS = 1000 };
 struct coxi_ps {
     struct coxi_server *server;
     struct coxi_tenants *tenants;
+    bool timed;
 };
 
 /* The run of a peer that has greeted. */
@@ -376,16 +378,32 @@ static int handle(struct coxi_tenant *tenant, struct coxi_peer *peer,
     return coxi_error(COX_EPROTO, "a ps takes no message of kind %d", (int)m->kind);
 }
 
+/* Handles a pull or commit, and counts how long that takes. */
+static int handle_timed(struct coxi_tenant *tenant, struct coxi_peer *peer,
+                        const struct coxi_message *m, const struct coxi_frame *frame)
+{
+    uint64_t begun_ns = coxi_now_ns();
+    int r = handle(tenant, peer, m, frame);
+    coxi_latency_add(m->kind == COXI_PULL ? &tenant->times.pulls
+                                          : &tenant->times.commits,
+                     (coxi_now_ns() - begun_ns) / 1000);
+    return r;
+}
+
 static int on_message(void *arg, struct coxi_peer *peer, const struct coxi_message *m,
                       const struct coxi_frame *frame)
 {
-    (void)arg;
+    const struct coxi_ps *ps = arg;
     int r = check_role(peer, m);
     if (r != 0) {
         return answer_status(peer, m, COXI_STATUS, r);
     }
-    return frame->dropped ? coxi_payloads_refuse(&tenant_of(peer)->payloads, peer, m)
-                          : handle(tenant_of(peer), peer, m, frame);
+    if (frame->dropped) {
+        return coxi_payloads_refuse(&tenant_of(peer)->payloads, peer, m);
+    }
+    return ps->timed && (m->kind == COXI_PULL || m->kind == COXI_COMMIT)
+               ? handle_timed(tenant_of(peer), peer, m, frame)
+               : handle(tenant_of(peer), peer, m, frame);
 }
 
 static const struct coxi_server_events events = {
@@ -425,6 +443,7 @@ int coxi_ps_open(const struct coxi_ps_options *options, struct coxi_ps **ret)
         .events = &events,
         .arg = ps,
     };
+    ps->timed = options->timed;
     int r = coxi_tenants_new(&tenancy, &ps->tenants);
     if (r == 0 && options->keys == NULL) {
         struct coxi_tenant *only; /* made now, so that a failure shows at once */
@@ -440,6 +459,11 @@ int coxi_ps_open(const struct coxi_ps_options *options, struct coxi_ps **ret)
     coxi_server_start(ps->server);
     *ret = ps;
     return 0;
+}
+
+struct coxi_tenants *coxi_ps_tenants(struct coxi_ps *ps)
+{
+    return ps->tenants;
 }
 
 const char *coxi_ps_url(const struct coxi_ps *ps)

@@ -11,6 +11,7 @@
 struct coxi_key;
 struct coxi_keyring;
 struct coxi_ps;
+struct coxi_tenants;
 
 struct coxi_ps_options {
     const char *listen;
@@ -25,10 +26,14 @@ struct coxi_ps_options {
     /* of the runs that share the ps, in place of `key`: borrowed; or NULL */
     struct coxi_keyring *keys;
     uint32_t runs_max; /* with `keys`: how many of the runs may have the ps at a time */
+    bool timed;        /* counts how long pulls and commits take */
 };
 
 /* Listens; serving begins at once. COX_EADDRESS, COX_ENOMEM. */
 int coxi_ps_open(const struct coxi_ps_options *options, struct coxi_ps **ret);
+
+/* The runs that it serves. */
+struct coxi_tenants *coxi_ps_tenants(struct coxi_ps *ps);
 
 /* The address that peers dial. */
 const char *coxi_ps_url(const struct coxi_ps *ps);

@@ -8,6 +8,7 @@
 
 #include <stdatomic.h>
 
+#include "common/latency.h"
 #include "common/log.h"
 #include "common/sync.h"
 #include "net/keyring.h"
@@ -50,6 +51,10 @@ struct coxi_tenant {
     struct coxi_deferred *restores; /* runs restores and probes */
     struct coxi_payloads payloads;
     atomic_uint n_connections; /* that have greeted */
+    struct {
+        struct coxi_latency pulls;
+        struct coxi_latency commits;
+    } times; /* how long requests took; counted if the ps is timed */
     /* held while a description is made and sent, because however many peers ask for
      * one, there must be memory for one only; nobody waits for a peer with it */
     struct coxi_mutex describing;

@@ -97,6 +97,19 @@ void coxi_attempt_drop(struct coxi_attempt *attempt)
     attempt->metrics.len = 0;
 }
 
+/* Counts the attempt for those who watch the worker. */
+static void count(const struct coxi_attempt *attempt, bool committed)
+{
+    struct coxi_figures *figures = attempt->run->figures;
+    if (coxi_attempt_is_watched(attempt)) {
+        (void)atomic_fetch_add(attempt->code == 0 ? &figures->done : &figures->failed,
+                               1);
+        if (committed && attempt->committed_us != 0) {
+            coxi_latency_add(&figures->commits, coxi_now_us() - attempt->committed_us);
+        }
+    }
+}
+
 void coxi_attempt_give_back(struct coxi_attempt *attempt, bool committed)
 {
     struct coxi_run *run = attempt->run;
@@ -145,6 +158,7 @@ void coxi_attempt_end(struct coxi_attempt *attempt, bool committed)
             attempt->touched[report.n_touched++] = p;
         }
     }
+    count(attempt, committed);
     coxi_run_report(run, &report);
     coxi_attempt_give_back(attempt, committed);
 }

@@ -16,6 +16,7 @@
 #include "common/dtype.h"
 #include "common/sync.h"
 #include "worker/bases.h"
+#include "worker/figures.h"
 #include "worker/row_store.h"
 #include "worker/rows.h"
 #include "worker/run.h"
@@ -267,6 +268,14 @@ void coxi_attempt_expect(struct coxi_attempt *attempt, struct coxi_answers *answ
 bool coxi_attempt_answered(struct coxi_attempt *attempt, struct coxi_answers *answers,
                            int code, const char *text);
 int coxi_attempt_wait(struct coxi_attempt *attempt, struct coxi_answers *answers);
+
+/* True if somebody watches the worker, so that it counts (worker/figures.h). */
+static inline bool coxi_attempt_is_watched(const struct coxi_attempt *attempt)
+{
+    const struct coxi_figures *figures = attempt->run->figures;
+    return figures != NULL &&
+           atomic_load_explicit(&figures->watched, memory_order_relaxed);
+}
 
 /* COX_ECANCELLED once the attempt is cancelled. */
 int coxi_attempt_check(struct coxi_attempt *attempt);

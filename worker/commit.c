@@ -204,7 +204,9 @@ bool coxi_commit_last(struct coxi_attempt *attempt)
         coxi_attempt_end(attempt, false);
         return true;
     }
-    attempt->committed_us = attempt->head.closure % MEASURED == 0 ? coxi_now_us() : 0;
+    bool measured =
+        attempt->head.closure % MEASURED == 0 || coxi_attempt_is_watched(attempt);
+    attempt->committed_us = measured ? coxi_now_us() : 0;
     submit_segment(attempt, n_touched, true);
     acknowledged(attempt, 0, "");
     return true;

@@ -10,6 +10,7 @@
 
 static const struct coxi_option options[] = {
     COXI_DAEMON_OPTIONS(struct coxi_worker_config),
+    COXI_SERVE_OPTIONS(struct coxi_worker_config),
     {.name = "client",
      .type = COXI_OPTION_STRING,
      .offset = offsetof(struct coxi_worker_config, client),

@@ -3,12 +3,14 @@
 #define COXI_WORKER_CONFIG_H
 
 #include "common/option.h"
+#include "http/serve.h"
 #include "net/daemon.h"
 #include "net/signature.h"
 #include "schema/wire.h"
 
 struct coxi_worker_config {
     struct coxi_daemon_options daemon;
+    struct coxi_serve_options http;
     const char *client;
     const char *name;
     const char *dir;

@@ -317,6 +317,9 @@ static void run_step(struct coxi_attempt *attempt, struct coxi_function *functio
     enum coxi_running_state state = coxi_running_end(running);
     coxi_recorder_end(running->recorder);
     attempt->run_us = coxi_short_us(coxi_now_ns() - start);
+    if (coxi_attempt_is_watched(attempt)) {
+        coxi_latency_add(&attempt->run->figures->steps, attempt->run_us);
+    }
     if (attempt->making == NULL) {
         note_time(function, attempt->run_us);
     }

@@ -83,7 +83,7 @@ static int supervise(struct coxi_worker_config *config, int argc, char **argv)
     int r = config->client == NULL ? coxi_daemon_settle(&config->daemon, "worker") : 0;
     int code = r != 0 ? coxi_exit_config(coxi_worker_program.name)
                       : coxi_supervise(argc, argv, &config->daemon.key, config->dir,
-                                       config->daemon.listen);
+                                       config->daemon.listen, &config->http);
     coxi_daemon_leave(&config->daemon);
     return code;
 }

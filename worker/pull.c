@@ -472,7 +472,11 @@ int coxi_pull_wait(struct coxi_attempt *attempt, struct coxi_fetch *fetch)
     if (!is_under_way(attempt, fetch)) {
         return coxi_error(COX_EINVAL, "this pull is not under way");
     }
+    uint64_t begun_ns = coxi_figures_begin(attempt->run->figures);
     int r = coxi_attempt_wait(attempt, &fetch->answers);
+    if (begun_ns != 0) {
+        coxi_figures_end(&attempt->run->figures->pulls, begun_ns);
+    }
     fetch->under_way = false;
     if (r == 0 && !fetch->at_once) {
         r = deliver_kept(fetch);

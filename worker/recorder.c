@@ -23,6 +23,7 @@
 
 #include "common/error.h"
 #include "net/message.h"
+#include "worker/figures.h"
 
 struct coxi_recorder_slot {
     struct coxi_session session;
@@ -56,12 +57,13 @@ struct coxi_recorder {
     atomic_uint is_loading;
     uint32_t n_killers; /* entries ever made */
     struct killer killers[COXI_KILLERS_MAX];
+    struct coxi_figures figures;
 };
 
 enum { BLAMED_EXIT = INT32_MAX };
 
 /* change it with the layout of the memory */
-static const uint64_t magic = 0x636f7872656334ULL;
+static const uint64_t magic = 0x636f7872656335ULL;
 
 /* ---- life */
 
@@ -145,6 +147,20 @@ struct coxi_recorder_slot *coxi_recorder_slot(struct coxi_recorder *recorder,
                                               uint32_t i)
 {
     return recorder != NULL ? &recorder->slots[i] : NULL;
+}
+
+struct coxi_figures *coxi_recorder_figures(struct coxi_recorder *recorder)
+{
+    return recorder != NULL ? &recorder->figures : NULL;
+}
+
+uint32_t coxi_recorder_running(const struct coxi_recorder *recorder)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < COXI_RECORDER_MAX; i++) {
+        n += coxi_recorder_runs(&recorder->slots[i]);
+    }
+    return n;
 }
 
 static void set_running(struct coxi_recorder_slot *slot, unsigned running)

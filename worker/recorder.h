@@ -21,6 +21,7 @@ enum {
     COXI_KILLERS_MAX = 64,
 };
 
+struct coxi_figures;
 struct coxi_recorder;
 struct coxi_recorder_slot;
 
@@ -42,6 +43,13 @@ bool coxi_recorder_serves(const struct coxi_recorder *recorder);
 /* The entry of slot `i` (below COXI_RECORDER_MAX); NULL if `recorder` is NULL. */
 struct coxi_recorder_slot *coxi_recorder_slot(struct coxi_recorder *recorder,
                                               uint32_t i);
+
+/* What is counted for those who watch the worker. NULL if `recorder` is NULL. Both
+ * processes. */
+struct coxi_figures *coxi_recorder_figures(struct coxi_recorder *recorder);
+
+/* The number of steps that run. The supervisor. */
+uint32_t coxi_recorder_running(const struct coxi_recorder *recorder);
 
 /* Note that the slot's step begins, and that it has returned. The slot's own thread.
  * `slot` NULL: do nothing. */

@@ -32,6 +32,7 @@ int coxi_run_new(const struct coxi_run_options *options,
     atomic_init(&run->refs, 1);
     atomic_init(&run->grace_ms, COXI_GRACE_MS);
     run->options = *options;
+    run->figures = coxi_recorder_figures(options->recorder);
     run->session = *session;
     run->control = coxi_link_ref(control);
     run->data_connection = options->connection;

@@ -70,6 +70,7 @@ struct coxi_run {
     struct coxi_mail mail; /* posted when the run is to be freed */
     atomic_int refs;
     struct coxi_run_options options;
+    struct coxi_figures *figures; /* of the recorder; or NULL */
     struct coxi_session session;
     atomic_bool closed; /* the client is gone */
     /* for its cancelled steps, as last told by the client */

@@ -28,6 +28,7 @@
 #include "common/loop.h"
 #include "net/daemon.h"
 #include "net/link.h"
+#include "worker/exposed.h"
 #include "worker/recorder.h"
 
 enum {
@@ -39,6 +40,7 @@ struct supervisor {
     struct coxi_loop *loop;
     char *const *argv;
     struct coxi_recorder *recorder;
+    struct coxi_step_processes processes; /* what is served of them */
     int recorder_fd;
     int key_fd; /* -1: there is no key */
     uv_process_t process;
@@ -91,6 +93,7 @@ static void on_exit_of(uv_process_t *process, int64_t status, int signum)
 {
     struct supervisor *supervisor = process->data;
     supervisor->running = false;
+    atomic_store(&supervisor->processes.pid, 0);
     uv_close((uv_handle_t *)process, NULL);
     /* Once a process has served, every exit is a step's doing. */
     bool served = coxi_recorder_serves(supervisor->recorder);
@@ -106,6 +109,7 @@ static void on_exit_of(uv_process_t *process, int64_t status, int signum)
     if (served) {
         supervisor->rest_ms = REST_FIRST_MS; /* it came up, so the next one will, too */
     }
+    (void)atomic_fetch_add(&supervisor->processes.died, 1);
     note_death(supervisor, (int)status, signum, coxi_now_ms() - supervisor->started_ms);
     start_later(supervisor);
 }
@@ -137,6 +141,8 @@ static void start(struct supervisor *supervisor)
         uv_spawn(coxi_loop_uv(supervisor->loop), &supervisor->process, &options);
     supervisor->running = failed == 0;
     if (failed == 0) {
+        (void)atomic_fetch_add(&supervisor->processes.started, 1);
+        atomic_store(&supervisor->processes.pid, supervisor->process.pid);
         return;
     }
     uv_close((uv_handle_t *)&supervisor->process, NULL);
@@ -163,8 +169,10 @@ static void on_signal(void *arg, int signum)
 }
 
 /* Runs step processes until all is over; returns the exit code. */
-static int supervise(char *const *child, int key_fd)
+static int supervise(char *const *child, int key_fd,
+                     const struct coxi_serve_options *http)
 {
+    struct coxi_served *served = NULL;
     struct supervisor supervisor = {
         .argv = child, .rest_ms = REST_FIRST_MS, .recorder_fd = -1, .key_fd = key_fd};
     int r = coxi_recorder_new(&supervisor.recorder_fd, &supervisor.recorder);
@@ -178,11 +186,16 @@ static int supervise(char *const *child, int key_fd)
         r = coxi_loop_on_signal(supervisor.loop, SIGINT, on_signal);
     }
     if (r == 0) {
+        supervisor.processes.recorder = supervisor.recorder;
+        r = coxi_worker_expose(http, &supervisor.processes, &served);
+    }
+    if (r == 0) {
         supervisor.rest.data = &supervisor;
         (void)uv_timer_init(coxi_loop_uv(supervisor.loop), &supervisor.rest);
         start(&supervisor);
         coxi_loop_run(supervisor.loop);
     }
+    coxi_served_stop(served);
     coxi_loop_free(supervisor.loop);
     coxi_recorder_free(supervisor.recorder);
     if (supervisor.recorder_fd >= 0) {
@@ -193,7 +206,7 @@ static int supervise(char *const *child, int key_fd)
 
 /* Puts the step process's arguments together, and runs it. */
 static int supervise_in(int argc, char **argv, int key_fd, const char *dir,
-                        const char *listen)
+                        const char *listen, const struct coxi_serve_options *http)
 {
     char self[PATH_MAX];
     char dir_option[PATH_MAX];
@@ -225,13 +238,13 @@ static int supervise_in(int argc, char **argv, int key_fd, const char *dir,
     if (key_fd >= 0) {
         child[argc] = key_option;
     }
-    int code = supervise(child, key_fd);
+    int code = supervise(child, key_fd, http);
     free(child);
     return code;
 }
 
 int coxi_supervise(int argc, char **argv, const struct coxi_key *key, const char *dir,
-                   const char *listen)
+                   const char *listen, const struct coxi_serve_options *http)
 {
     char temporary[64];
     int lock = -1;
@@ -244,7 +257,8 @@ int coxi_supervise(int argc, char **argv, const struct coxi_key *key, const char
     if (r != 0) {
         return coxi_exit_config("coxswain-worker");
     }
-    int code = supervise_in(argc, argv, key_fd, dir != NULL ? dir : temporary, listen);
+    int code =
+        supervise_in(argc, argv, key_fd, dir != NULL ? dir : temporary, listen, http);
     if (key_fd >= 0) {
         (void)close(key_fd);
     }

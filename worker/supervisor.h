@@ -1,11 +1,13 @@
 /*
- * The supervisor: a small process without threads or connections. It starts the step
+ * The supervisor: a small process without threads or connections, except those of
+ * --http, which know nothing of the step process but numbers. It starts the step
  * process, and starts another when a step has ended it. It tells the next step process
  * which steps ran then (worker/recorder.h), and that process tells the client.
  */
 #ifndef COXI_WORKER_SUPERVISOR_H
 #define COXI_WORKER_SUPERVISOR_H
 
+#include "http/serve.h"
 #include "net/key.h"
 
 /*
@@ -15,9 +17,10 @@
  * the cause would not go away. Step modules are kept in `dir`; NULL: a temporary
  * directory. Every step process listens at `listen`; NULL: at none. It gets the key, if
  * there is one, from this process, because its user may be unable to read the file.
+ * `http`: where to serve how the worker is.
  * Returns the exit code for this process. Main thread.
  */
 int coxi_supervise(int argc, char **argv, const struct coxi_key *key, const char *dir,
-                   const char *listen);
+                   const char *listen, const struct coxi_serve_options *http);
 
 #endif

@@ -65,7 +65,7 @@ TEST(labels_from_outside_end_no_label_and_no_line)
     coxi_openmetrics_count(&m, COXI_LABELS({"run", "\xed\xa0\x80\xf0\x9f\x98\x80\xe2"}),
                            3);
     assert_text(&m, "# HELP g h\n# TYPE g gauge\n"
-                    "g{run=\"a\\\"} 1\\ng 2\\\\\",b=\"\"} 1\n"
+                    "g{run=\"a\\\"} 1\\ng 2\\\\\"} 1\n"
                     "g{run=\"gr\xc3\xbc\xc3\x9f???\"} 2\n"
                     "g{run=\"???\xf0\x9f\x98\x80?\"} 3\n");
 }

@@ -13,10 +13,21 @@ static const char name[] = "coxswain-ps";
 
 TEST(ps_program_lists_its_options)
 {
-    static const char *const listed[] = {
-        "Usage: coxswain-ps", "--listen",     "--index",           "--address-file",
-        "--peer-timeout-ms",  "--memory-max", "--checkpoint-root", "--log-level",
-        "--log-max",          "--local-path", "--insecure",        "COX_PS_"};
+    static const char *const listed[] = {"Usage: coxswain-ps",
+                                         "--listen",
+                                         "--index",
+                                         "--address-file",
+                                         "--peer-timeout-ms",
+                                         "--memory-max",
+                                         "--checkpoint-root",
+                                         "--log-level",
+                                         "--log-max",
+                                         "--local-path",
+                                         "--insecure",
+                                         "COX_PS_",
+                                         "--http",
+                                         "--http-file",
+                                         "--http-open"};
     struct program program;
     const char *const argv[] = {name, "--help", NULL};
     assert_int_equal(0, program_run(&program, argv));
