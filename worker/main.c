@@ -10,6 +10,7 @@
 #include "worker/config.h"
 #include "worker/confine.h"
 #include "worker/culprit.h"
+#include "worker/figures.h"
 #include "worker/service.h"
 #include "worker/supervisor.h"
 
@@ -45,6 +46,7 @@ static int serve(const struct coxi_worker_config *config)
     }
     /* writes a step's lines before it may die */
     (void)setvbuf(stdout, NULL, _IOLBF, 0);
+    atomic_store(&coxi_recorder_figures(recorder)->slots, (unsigned)config->slots);
     (void)signal(SIGINT, SIG_IGN); /* Ctrl-C is for the supervisor, which hands it on */
     coxi_culprit_watch(recorder);
     r = coxi_worker_serve(

@@ -17,7 +17,6 @@
 #include "net/daemon.h"
 #include "net/server.h"
 #include "worker/announcer.h"
-#include "worker/figures.h"
 #include "worker/payloads.h"
 #include "worker/run.h"
 #include "worker/slots.h"
@@ -545,10 +544,6 @@ static int open_worker(struct worker *worker)
             .memory_max = options->step_memory_max,
         };
         r = coxi_slots_new(&slots, &worker->slots);
-    }
-    struct coxi_figures *figures = coxi_recorder_figures(options->recorder);
-    if (figures != NULL) {
-        atomic_store(&figures->slots, options->slots);
     }
     if (r == 0) {
         r = coxi_server_open(&server, &worker->server);
