@@ -34,7 +34,7 @@ extern "C" {
  * wire.fbs, and a test fails if only one of the two was changed.
  */
 enum {
-    COXI_WIRE_VERSION = 10,
+    COXI_WIRE_VERSION = 11,
     COXI_WIRE_META_MAX = 16 * 1024 * 1024, /* longest encoded message, bytes */
     COXI_WIRE_NAME_MAX = 127,
     COXI_STALE_BUCKETS = 32,
@@ -378,7 +378,10 @@ struct coxi_closure_head {
 struct coxi_round_head {
     uint64_t round; /* for whose end its commits wait; 0: it is in none */
     uint64_t after; /* coxi_pull.after of its pulls */
-    uint32_t n;     /* coxi_share.n and .mean of its commit */
+    /* closures with equal `after` and `view` may see the same values; 0: it pulls for
+     * itself */
+    uint64_t view;
+    uint32_t n; /* coxi_share.n and .mean of its commit */
     uint32_t mean;
 };
 

@@ -14,7 +14,8 @@
 
 struct held {
     uint64_t incarnation;
-    uint64_t version; /* 0: no values */
+    uint64_t version;        /* 0: no values */
+    struct coxi_sight sight; /* of a step that might have seen these values */
 };
 
 struct coxi_copy {
@@ -102,7 +103,26 @@ uint64_t coxi_copy_version(struct coxi_copy *copy, size_t i, uint64_t incarnatio
     return held.version != 0 && held.incarnation == incarnation ? held.version : 1;
 }
 
-bool coxi_copy_read(struct coxi_copy *copy, size_t i, uint64_t incarnation, void *to)
+uint64_t coxi_copy_take(struct coxi_copy *copy, size_t i, uint64_t incarnation,
+                        const struct coxi_sight *sight, void *to)
+{
+    size_t len;
+    const uint8_t *values = shard_values(copy, i, &len);
+    const struct held *held = &copy->shards[i];
+    coxi_lock(&copy->lock);
+    bool is_same = sight->view != 0 && held->sight.view == sight->view &&
+                   held->sight.after == sight->after &&
+                   held->incarnation == incarnation;
+    uint64_t version = is_same ? held->version : 0;
+    if (version != 0) {
+        memcpy(to, values, len);
+    }
+    coxi_unlock(&copy->lock);
+    return version;
+}
+
+bool coxi_copy_read(struct coxi_copy *copy, size_t i, uint64_t incarnation,
+                    const struct coxi_sight *sight, void *to)
 {
     size_t len;
     const uint8_t *values = shard_values(copy, i, &len);
@@ -110,13 +130,14 @@ bool coxi_copy_read(struct coxi_copy *copy, size_t i, uint64_t incarnation, void
     bool is_there = copy->shards[i].incarnation == incarnation;
     if (is_there) {
         memcpy(to, values, len);
+        copy->shards[i].sight = *sight;
     }
     coxi_unlock(&copy->lock);
     return is_there;
 }
 
 void coxi_copy_write(struct coxi_copy *copy, size_t i, uint64_t incarnation,
-                     uint64_t version, const void *from)
+                     uint64_t version, const struct coxi_sight *sight, const void *from)
 {
     size_t len;
     uint8_t *values = shard_values(copy, i, &len);
@@ -124,7 +145,9 @@ void coxi_copy_write(struct coxi_copy *copy, size_t i, uint64_t incarnation,
     struct held *held = &copy->shards[i];
     if (held->incarnation != incarnation || held->version < version) {
         memcpy(values, from, len);
-        *held = (struct held){incarnation, version};
+        *held = (struct held){incarnation, version, *sight};
+    } else {
+        held->sight = *sight; /* newer values show all that these do */
     }
     coxi_unlock(&copy->lock);
 }

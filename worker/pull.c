@@ -11,6 +11,9 @@
  * goes on before it waits, the values stay in memory of the fetch, because the step may
  * have returned by the time they come.
  *
+ * A dense variable that an earlier step of the same synchronous round has pulled is taken
+ * from the worker's copy (copies.h), without asking the ps.
+ *
  * Threads: a slot; answers come on a ps client's thread, one for each part at a time.
  *
  * Cost: no allocation once an attempt's buffers have grown.
@@ -25,7 +28,12 @@
 #include "common/floats.h"
 #include "worker/pull_internal.h"
 
-enum { NO_VALUES = 1 /* in place of a version: of values that are not here */ };
+enum {
+    NO_VALUES = 1, /* in place of a version: of values that are not here */
+    /* most bytes of a variable that is copied only because its round is synchronous: to
+     * copy more costs more than it saves if the worker has one step of a round */
+    COPIED_MAX = 64 * 1024,
+};
 
 /* ---- putting a request together */
 
@@ -54,16 +62,45 @@ int coxi_pull_ask_version(struct coxi_fetch *fetch, const struct cox_variable *v
     return coxi_versions_reserve(&fetch->attempt->scratch->versions, piece->place);
 }
 
+static struct coxi_sight sight_of(const struct coxi_fetch *fetch)
+{
+    const struct coxi_round_head *round = &fetch->attempt->call.round;
+    return (struct coxi_sight){round->after, round->view};
+}
+
+/* The worker's copy of what is pulled, if that is to be kept. */
+static struct coxi_copy *copy_for(const struct coxi_fetch *fetch,
+                                  const struct cox_pull *pull)
+{
+    bool shared = fetch->attempt->call.round.view != 0 &&
+                  pull->rows.form == COX_ROWS_ALL &&
+                  coxi_variable_bytes(pull->variable->description) <= COPIED_MAX;
+    return shared || (pull->flags & COX_PULL_CACHED) != 0
+               ? coxi_run_copy(fetch->attempt->run, pull->variable)
+               : NULL;
+}
+
+/* Takes a piece from the copy, if that shows what the step must see. */
+static bool take_copy(struct coxi_fetch *fetch, const struct coxi_part *part,
+                      const struct coxi_piece *piece)
+{
+    const struct coxi_sight sight = sight_of(fetch);
+    uint64_t version =
+        coxi_copy_take(piece->copy, piece->shard, part->incarnation, &sight, piece->to);
+    if (version != 0 && piece->is_noted) {
+        coxi_versions_note(&fetch->attempt->scratch->versions, piece->place, version);
+    }
+    return version != 0;
+}
+
 static int pull_range(struct coxi_fetch *fetch, const struct cox_pull *pull)
 {
     const struct coxi_variable *v = pull->variable->description;
     uint64_t begin = pull->rows.form == COX_ROWS_ALL ? 0 : pull->rows.begin;
     struct coxi_piece piece = {.variable = v,
                                .row_bytes = pull->variable->row_bytes,
-                               .wire_bytes = pull->variable->wire_bytes};
-    if ((pull->flags & COX_PULL_CACHED) != 0) {
-        piece.copy = coxi_run_copy(fetch->attempt->run, pull->variable);
-    }
+                               .wire_bytes = pull->variable->wire_bytes,
+                               .copy = copy_for(fetch, pull)};
     int r = 0;
     for (size_t i = 0; r == 0 && i < v->n_shards; i++) {
         const struct coxi_shard *shard = &v->shards[i];
@@ -79,7 +116,9 @@ static int pull_range(struct coxi_fetch *fetch, const struct cox_pull *pull)
                             ? 0
                             : coxi_copy_version(piece.copy, i, part->incarnation);
         r = coxi_pull_ask_version(fetch, pull->variable, i, &piece);
-        r = r == 0 ? coxi_pull_add_piece(part, range.begin, &piece) : r;
+        if (r == 0 && (piece.copy == NULL || !take_copy(fetch, part, &piece))) {
+            r = coxi_pull_add_piece(part, range.begin, &piece);
+        }
     }
     return r;
 }
@@ -163,7 +202,9 @@ static void put_rows(const struct coxi_part *part, const struct coxi_piece *piec
  * its own. */
 static int put_copy(const struct coxi_part *part, const struct coxi_piece *piece)
 {
-    return coxi_copy_read(piece->copy, piece->shard, part->incarnation, piece->to)
+    const struct coxi_sight sight = sight_of(part->fetch);
+    return coxi_copy_read(piece->copy, piece->shard, part->incarnation, &sight,
+                          piece->to)
                ? 0
                : coxi_error(COX_EPSLOST, "a ps was restarted while '%s' was pulled",
                             piece->variable->name);
@@ -221,8 +262,9 @@ static int deliver(const struct coxi_part *part, const uint8_t *from,
             put_values(piece, from, piece->count * piece->row_bytes, piece->to);
         }
         if (piece->copy != NULL) {
+            const struct coxi_sight sight = sight_of(part->fetch);
             coxi_copy_write(piece->copy, piece->shard, part->incarnation, versions[i],
-                            piece->to);
+                            &sight, piece->to);
         }
         from += piece->count * piece->wire_bytes;
     }
@@ -356,6 +398,16 @@ static int submit(struct coxi_fetch *fetch, uint32_t ps)
     return r == 0 ? coxi_psc_submit(run->ps[ps], &message, &part->request, false) : r;
 }
 
+/* True if a ps must be asked: not all of it came from copies. */
+static bool asks(const struct coxi_fetch *fetch)
+{
+    bool any = false;
+    for (uint32_t p = 0; p < fetch->attempt->n_targets; p++) {
+        any = any || fetch->parts[p].items.len > 0;
+    }
+    return any;
+}
+
 static void submit_all(struct coxi_fetch *fetch)
 {
     struct coxi_attempt *attempt = fetch->attempt;
@@ -444,7 +496,9 @@ int coxi_pull_begin(struct coxi_attempt *attempt, const struct cox_pull *pulls,
     if (r != 0) {
         return r;
     }
-    coxi_run_flush_reports(attempt->run); /* the pull may take a while */
+    if (asks(fetch)) {
+        coxi_run_flush_reports(attempt->run); /* the pull may take a while */
+    }
     fetch->under_way = true;
     submit_all(fetch);
     *ret = fetch;

@@ -332,6 +332,10 @@ struct coxi_closures {
 
     struct coxi_rounds_state rounds;
 
+    /* Grows whenever the ps have something that closures dispatched from now on must
+     * see. Any thread. */
+    atomic_uint_least64_t view;
+
     /* The order that closures must keep while an older client's work is left (gate.h);
      * NULL: none is left. The loop changes it, with c->lock. */
     _Atomic(const struct coxi_gate *) gate;

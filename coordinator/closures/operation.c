@@ -109,6 +109,7 @@ void coxi_operation_end(struct coxi_operation *operation, enum coxi_operation_en
     case COXI_OPERATION_LOGGED:
         break;
     }
+    atomic_fetch_add(&c->closures->view, 1);
     operation->mail.run = end_operation;
     coxi_loop_run_here(c->loop, &operation->mail);
 }

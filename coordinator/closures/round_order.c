@@ -64,6 +64,9 @@ struct coxi_round_head coxi_round_head(const struct coxi_closure *closure,
     if (coxi_round_must_see(round)) {
         head.after = round->rounds->first->end->future.id.n;
     }
+    if (round->rounds->spec.staleness == 0) {
+        head.view = 1 + atomic_load(&closure->future.c->closures->view);
+    }
     if (attempt == 1 && coxi_round_is_owned(round)) {
         head.n = round->n;
         head.mean = round->rounds->spec.reduce == COX_REDUCE_MEAN;
@@ -158,6 +161,7 @@ void coxi_round_unlist(struct coxi_round *round)
     *(round->next != NULL ? &round->next->prev : &rounds->last) = round->prev;
     state->n_open--;
     state->n_inherited -= rounds->inherited;
+    atomic_fetch_add(&c->closures->view, 1);
     if (rounds->inherited && rounds->first == NULL) {
         coxi_lock(&c->lock);
         struct cox_rounds *first = state->sequences;

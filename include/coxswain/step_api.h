@@ -67,6 +67,8 @@ enum cox_pull_flag {
      * A later pull with this flag transfers only shards that have changed. Use it for
      * variables that many steps read and few write. It costs one copy more, and memory
      * (--pull-cache-max); if there is no room, the pull works as without the flag.
+     * Between closures of one synchronous round (round.h) nothing is transferred, nor
+     * is the ps asked; there, variables of up to 64 KiB need no flag.
      */
     COX_PULL_CACHED = 1,
 };

@@ -26,7 +26,7 @@ static const struct coxi_ps_address servers[] = {{"tcp://10.0.0.1:7000", 0xaaaa,
 static const struct coxi_closure_head heads[] = {{101, 1, 2, 3, 40, 5},
                                                  {102, 6, 7, 8, 90, 10}};
 static const uint32_t numbers[] = {0, 1};
-static const struct coxi_round_head rounds[] = {{0}, {103, 95, 4, 1}};
+static const struct coxi_round_head rounds[] = {{0}, {103, 95, 7, 4, 1}};
 static const float weights[] = {1, 0.25F};
 static const struct coxi_kept_input kept_inputs[] = {{0, 2, 61, "x", "gradient"},
                                                      {1, 0, 62, "", ""}};

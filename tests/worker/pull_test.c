@@ -11,6 +11,7 @@
 
 static atomic_size_t asked_bytes; /* keys and row numbers */
 static atomic_size_t sent_bytes;  /* values */
+static atomic_size_t n_pulls;
 
 int __real_coxi_store_pull_begin(struct coxi_store *store, const struct coxi_pull *pull,
                                  const void *list, size_t len,
@@ -27,6 +28,7 @@ int __wrap_coxi_store_pull_begin(struct coxi_store *store, const struct coxi_pul
                                  struct coxi_pulling *ret)
 {
     int r = __real_coxi_store_pull_begin(store, pull, list, len, ret_versions, ret);
+    atomic_fetch_add(&n_pulls, 1);
     atomic_fetch_add(&asked_bytes, len);
     atomic_fetch_add(&sent_bytes, r == 0 ? ret->left : 0);
     return r;
@@ -36,6 +38,7 @@ static void count_anew(void)
 {
     atomic_store(&asked_bytes, 0);
     atomic_store(&sent_bytes, 0);
+    atomic_store(&n_pulls, 0);
 }
 
 /* ---- what steps do */
@@ -80,6 +83,19 @@ static void assert_pulled(struct rig *rig, uint64_t closure, const char *variabl
 
 static const int64_t plain = 0;
 static const int64_t cached = COX_PULL_CACHED;
+
+/* Two steps pull all of a variable, one after the other, and look at 2 of its values. */
+static void pull_rounds(struct rig *rig, uint64_t closure, const char *variable)
+{
+    const int64_t n = 2;
+    for (uint64_t i = 0; i < 2; i++) {
+        struct call call = {.n = 0};
+        call_text(&call, "variable", variable);
+        call_number(&call, "n", &n);
+        call_number(&call, "flags", &plain);
+        (void)call_run(rig, closure + i, "pull_big", &call, 0);
+    }
+}
 
 /* ---- each once */
 
@@ -181,6 +197,41 @@ TEST(pull_that_is_cached_sends_what_has_changed_alone)
         assert_int_equal(7 * N / 2 * size, atomic_load(&sent_bytes));
         rig_close(&rig);
     }
+}
+
+TEST(pull_serves_all_steps_of_a_round_that_see_the_same)
+{
+    enum { N = 6, SMALL = 64 * 1024 / sizeof(float) };
+    const float start[N] = {0};
+    const float first[N] = {1, 2, 3, 4, 5, 6};
+    struct rig rig;
+    rig_open(&rig, 2, 1, 16);
+    const struct coxi_variable v = dense_of("v", N, 1);
+    const struct coxi_variable small = dense_of("small", SMALL, 1);
+    const struct coxi_variable big = dense_of("big", SMALL + 1, 1);
+    (void)rig_create(&rig, &v, 0, 2);
+    (void)rig_create(&rig, &small, 0, 1);
+    (void)rig_create(&rig, &big, 0, 1);
+    rig.round = (struct coxi_round_head){.round = 1000, .view = 5};
+    assert_pulled(&rig, 1, "v", NULL, 0, &plain, start, N);
+    count_anew();
+    assert_pulled(&rig, 2, "v", NULL, 0, &plain, start, N);
+    assert_int_equal(0, atomic_load(&n_pulls));
+    rig.round = (struct coxi_round_head){0};
+    set(&rig, 3, "v", NULL, 0, first, N);
+    assert_pulled(&rig, 4, "v", NULL, 0, &plain, first, N);
+    assert_int_equal(2, atomic_load(&n_pulls));
+    rig.round = (struct coxi_round_head){.round = 1000, .view = 5};
+    assert_pulled(&rig, 5, "v", NULL, 0, &plain, start, N);
+    rig.round.view = 6; /* one that may see more */
+    assert_pulled(&rig, 6, "v", NULL, 0, &plain, first, N);
+    assert_pulled(&rig, 7, "v", NULL, 0, &cached, first, N);
+    assert_int_equal(4, atomic_load(&n_pulls));
+    pull_rounds(&rig, 8, "small");
+    assert_int_equal(5, atomic_load(&n_pulls));
+    pull_rounds(&rig, 10, "big"); /* more than is copied unasked */
+    assert_int_equal(7, atomic_load(&n_pulls));
+    rig_close(&rig);
 }
 
 TEST(pull_that_finds_no_room_to_be_cached_is_sent_each_time)

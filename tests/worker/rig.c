@@ -293,15 +293,23 @@ void rig_batch_add(struct rig *rig, struct rig_batch *batch, uint64_t closure,
 int rig_batch_push(struct rig *rig, struct rig_batch *batch)
 {
     static const uint32_t first = 0;
+    size_t n = batch->heads.len / sizeof(struct coxi_closure_head);
+    struct coxi_buffer rounds = {0};
+    for (size_t i = 0; rig->round.round != 0 && i < n; i++) {
+        assert_code(0,
+                    coxi_buffer_append_raw(&rounds, &rig->round, sizeof(rig->round)));
+    }
     struct coxi_dispatch dispatch = {
         .alone = &first,
         .n_alone = batch->alone,
         .closures = (const struct coxi_closure_head *)(void *)batch->heads.data,
-        .n_closures = batch->heads.len / sizeof(struct coxi_closure_head),
+        .n_closures = n,
+        .rounds = (const struct coxi_round_head *)(void *)rounds.data,
         .grace_ms = 60000, /* longer than any test */
     };
     int r = coxi_slots_push(rig->slots, rig->run, &dispatch, batch->args.data,
                             batch->args.len);
+    coxi_buffer_fini(&rounds);
     coxi_buffer_fini(&batch->heads);
     coxi_buffer_fini(&batch->args);
     return r;

@@ -42,6 +42,8 @@ struct rig {
     struct coxi_variable variables[RIG_VARIABLES_MAX];
     struct coxi_shard shards[RIG_VARIABLES_MAX][RIG_PS_MAX];
     uint32_t n_variables;
+    /* what closures are dispatched with that are in a round; zeroed: they are in none */
+    struct coxi_round_head round;
 
     const struct coxi_message *done; /* rig_next is reading it; or NULL */
     size_t done_at;

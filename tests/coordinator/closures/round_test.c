@@ -327,6 +327,50 @@ TEST(rounds_that_were_applied_since_a_checkpoint_are_applied_again_as_they_were)
     crew_close(&s.crew);
 }
 
+/* The first call has seen w0 before a call that is in no round added to it. The last one
+ * starts after that call, on the same worker. */
+TEST(round_shares_no_values_with_a_closure_that_must_see_newer_ones)
+{
+    struct rounding s;
+    struct cox_future *seen[2];
+    struct cox_future *added;
+    struct cox_call calls[2] = {COX_CALL_INIT, COX_CALL_INIT};
+    struct cox_call call = COX_CALL_INIT;
+    const char *gates[2] = {rounding_gate(), rounding_gate()};
+    struct cox_value paths[2];
+    for (int i = 0; i < 2; i++) {
+        paths[i] = (struct cox_value)COX_VECTOR("path", COX_U8, strlen(gates[i]) + 1,
+                                                gates[i]);
+    }
+    rounding_open(&s, 2, &(struct cox_rounds_spec)COX_ROUNDS_SPEC_INIT, NULL);
+    call.args = &paths[0];
+    call.n_args = 1;
+    call.only_worker = 2;
+    assert_code(0, cox_schedule(s.crew.c, s.advance, &call, &added));
+    int adds = rounding_meet(gates[0]);
+    const struct cox_input input = {"before", added, "w0"};
+    calls[0].only_worker = calls[1].only_worker = 1;
+    calls[0].args = &paths[1];
+    calls[0].n_args = 1;
+    calls[1].inputs = &input;
+    calls[1].n_inputs = 1;
+    const struct cox_round_call members[2] = {{s.advance, &calls[0]},
+                                              {s.advance, &calls[1]}};
+    assert_code(0, cox_round_schedule(s.rounds, members, 2, seen, NULL));
+    int sees = rounding_meet(gates[1]);
+    (void)close(adds);
+    assert_code(0, cox_future_wait(added, -1));
+    (void)close(sees);
+    assert_code(0, cox_join(s.crew.c, -1));
+    assert_true(rounding_seen(seen[0], "w0") == 0);
+    assert_true(rounding_seen(seen[1], "w0") == 1);
+    rounding_assert(&s, 2);
+    cox_future_free(added);
+    cox_future_free(seen[0]);
+    cox_future_free(seen[1]);
+    crew_close(&s.crew);
+}
+
 /* ---- mistakes */
 
 TEST(rounds_refuse_what_is_no_round)
