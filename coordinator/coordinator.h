@@ -4,7 +4,6 @@
  *
  *   open.c      opens and closes a coordinator
  *   opening.c   waits for the cluster in cox_open
- *   stats.c     counts what a run has done
  *
  * base/, for all other rooms:
  *
@@ -87,7 +86,9 @@
  *
  * monitor/:
  *
- *   exposed.c         serves the client's metrics, and how it is, over HTTP
+ *   exposed.c         serves how the client is, over HTTP
+ *   exposed_metrics.c its metrics
+ *   stats.c           counts what a run has done
  *
  * Threads: user threads, one loop thread, one callback thread, one that delivers
  * events, one that writes the checkpoints of triggers. The loop owns closures from the
@@ -185,6 +186,7 @@ struct cox_coordinator {
     struct coxi_life life COXI_GUARDED_BY(lock);
     struct coxi_phase phase; /* loop */
     struct coxi_run_counts counts COXI_GUARDED_BY(lock);
+    struct coxi_run_times times; /* base/counts.h */
 
     struct coxi_workers *workers; /* workers/worker.h */
     struct coxi_modules *modules; /* workers/module.h; lives as long as futures do */

@@ -169,6 +169,8 @@ struct coxi_closure {
     struct coxi_handout *task;     /* of a closure with a task of a data set */
     struct coxi_round *round;      /* of a closure in a round, and of its end */
 
+    /* When it was scheduled (coxi_now_us); 0: it is not timed (base/counts.h). */
+    uint64_t scheduled_us;
     struct coxi_asked asked;
     struct coxi_attempts attempts;
     struct coxi_mishaps mishaps;

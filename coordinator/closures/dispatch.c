@@ -215,6 +215,9 @@ static int assign_one(struct coxi_seat *seat, struct coxi_closure *closure)
     closure->attempts.called_back = false;
     closure->attempts.epoch = closure->future.c->ps.epoch;
     coxi_seat_take(seat, closure);
+    if (is_first) {
+        coxi_run_times_add(&closure->future.c->times.dispatch, closure->scheduled_us);
+    }
     if (is_first && closure->round != NULL) {
         closure->round->n_given++;
     }

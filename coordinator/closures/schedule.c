@@ -32,8 +32,7 @@
 #include "coordinator/workers/workers.h"
 #include "net/ps_client.h"
 
-/* length of one wait; then the caller checks again */
-enum { ROOM_SLICE_MS = 1000 };
+enum { ROOM_SLICE_MS = 1000 }; /* length of one wait; then the caller checks again */
 
 /* ---- the intake */
 
@@ -43,6 +42,7 @@ void coxi_intake_put(struct cox_coordinator *c, struct coxi_closure *closure)
     if (atomic_load(&c->ids.first_closure) == 0) {
         atomic_store(&c->ids.first_closure, closure->future.id.n);
     }
+    closure->scheduled_us = coxi_run_times_begin(&c->times, closure->future.id);
     coxi_list_append(&c->closures->intake.closures, closure);
 }
 

@@ -467,6 +467,7 @@ static void tell(struct cox_coordinator *c, struct coxi_closure *closure)
         return; /* nobody holds it */
     }
     coxi_future_settled(&closure->future);
+    coxi_run_times_add(&c->times.closures, closure->scheduled_us);
     if (closure->fetches) {
         return; /* the caller that waits for it reports the error */
     }

@@ -21,7 +21,6 @@
 #include "common/sync.h"
 #include "coordinator/base/event.h"
 #include "http/http.h"
-#include "http/openmetrics.h"
 
 struct coxi_exposed {
     struct coxi_http_server *server;
@@ -69,10 +68,10 @@ static int say_metrics(void *context, const struct coxi_http_request *request,
                        struct coxi_http_reply *reply)
 {
     struct coxi_openmetrics m;
-    (void)context;
     reply->type = coxi_openmetrics_type(request->openmetrics);
     coxi_openmetrics_begin(&m, &reply->body, request->openmetrics);
     coxi_openmetrics_process(&m, "client");
+    coxi_exposed_metrics(context, &m);
     return coxi_openmetrics_end(&m);
 }
 
@@ -107,6 +106,7 @@ int coxi_exposed_start(struct cox_coordinator *c)
     if (address == NULL || address[0] == '\0') {
         return 0;
     }
+    c->times.watched = true;
     c->exposed = calloc(1, sizeof(*c->exposed));
     return c->exposed != NULL ? serve(c, address) : coxi_error_memory("an HTTP server");
 }

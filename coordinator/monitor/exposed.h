@@ -3,10 +3,15 @@
 #define COXI_COORDINATOR_MONITOR_EXPOSED_H
 
 #include "coordinator/coordinator.h"
+#include "http/openmetrics.h"
 
 /* Begins to serve, if the options or $COX_HTTP say where. Before anything of the
  * coordinator runs. COX_EADDRESS, COX_ENOMEM. */
 int coxi_exposed_start(struct cox_coordinator *c);
+
+/* Writes the client's metrics, besides those of every process; until the end of
+ * cox_open: none. The server's thread. */
+void coxi_exposed_metrics(struct cox_coordinator *c, struct coxi_openmetrics *m);
 
 /* There are new records for those who watch. Any thread. */
 void coxi_exposed_wake(struct cox_coordinator *c);

@@ -82,6 +82,18 @@ TEST(metrics_of_daemons_are_what_cox_stats_says)
     assert_sample(watched.worker, "coxswain_worker_commit_seconds_count", N);
     assert_sample(watched.worker, "coxswain_worker_slots", 1);
     assert_sample(watched.worker, "coxswain_worker_step_process_up", 1);
+    const char *client = cox_http_address(watched.crew.c);
+    assert_sample(client, "coxswain_client_closures_done_total", N);
+    assert_sample(client, "coxswain_client_closures_queued", 0);
+    assert_sample(client, "coxswain_client_closures_in_flight", 0);
+    assert_sample(client, "coxswain_client_workers_ready", 1);
+    assert_sample(client, "coxswain_client_commits_total", (double)stats.commits);
+    assert_sample(client, "coxswain_client_ps_values_bytes", (double)stats.ps_bytes);
+    assert_sample(client, "coxswain_client_ps_answers{ps=\"0\"}", 1);
+    /* of the N closures; another id was the variable's, another the module's */
+    double timed = sample_of(client, "coxswain_client_dispatch_seconds_count");
+    assert_true(timed >= N / 16 && timed <= N / 16 + 1);
+    assert_sample(client, "coxswain_client_closure_seconds_count", timed);
     assert_true(sample_of(watched.worker,
                           "coxswain_worker_step_process_resident_memory_bytes") > 1e5);
     crew_close(&watched.crew);

@@ -11,7 +11,7 @@
  * Threads: any; answers come on the ps clients' threads. The answers are guarded by
  * c->lock.
  */
-#include "coordinator/stats.h"
+#include "coordinator/monitor/stats.h"
 
 #include <stdlib.h>
 
@@ -38,7 +38,9 @@ struct coxi_said {
     uint64_t answered; /* the last call that the ps has answered */
     uint64_t said_ms;  /* when it answered */
     struct coxi_counters counters;
-    uint64_t infinite; /* see struct coxi_counts */
+    uint64_t infinite;  /* see struct coxi_counts */
+    uint64_t gradients; /* whose staleness was counted, and the sum of it */
+    uint64_t stale_sum;
 };
 
 int coxi_stats_new(struct cox_coordinator *c)
@@ -84,6 +86,11 @@ static void on_answer(struct coxi_psc_request *request, int code,
     if (code == 0 && answer->kind == COXI_COUNTS) {
         said->counters = answer->counts.all;
         said->infinite = answer->counts.infinite;
+        said->gradients = 0;
+        for (size_t i = 0; i < COXI_STALE_BUCKETS; i++) {
+            said->gradients += answer->counts.stale.counts[i];
+        }
+        said->stale_sum = answer->counts.stale.sum;
         said->answered = said->number;
         said->said_ms = coxi_now_ms();
     }
@@ -96,7 +103,8 @@ static void ask(struct cox_coordinator *c, uint32_t p, uint64_t number)
     COXI_REQUIRES(c->lock)
 {
     struct coxi_said *said = &c->counts.said[p];
-    const struct coxi_message message = {.kind = COXI_COUNT};
+    struct coxi_message message = {.kind = COXI_COUNT};
+    message.count.stale_of = COXI_STALE_ALL;
     said->is_asked = true;
     said->asked_ms = coxi_now_ms();
     said->number = number;
@@ -149,26 +157,48 @@ static void add_said(struct cox_stats *stats, const struct coxi_said *said,
     stats->ps_bytes += said->counters.bytes;
 }
 
+static struct coxi_ps_said said_of(const struct coxi_said *said, uint64_t number)
+{
+    bool is_fresh = said->answered >= number;
+    return (struct coxi_ps_said){.counters = said->counters,
+                                 .gradients = said->gradients,
+                                 .stale_sum = said->stale_sum,
+                                 .is_fresh = is_fresh,
+                                 .lag_ms = is_fresh ? said->said_ms - said->asked_ms
+                                                    : coxi_now_ms() - said->said_ms};
+}
+
+void coxi_stats_look(struct cox_coordinator *c, bool ends_early, struct cox_stats *ret,
+                     struct coxi_ps_said *ret_ps)
+{
+    struct timespec until = coxi_deadline(ANSWER_MS);
+    coxi_lock(&c->lock);
+    uint64_t number = ++c->counts.n_asked;
+    while (ask_all(c, number) && !(ends_early && c->life.closing) &&
+           coxi_wait_until(&c->life.changed, &c->lock, &until)) {
+    }
+    *ret = c->counts.stats;
+    ret->queued = c->life.n_waiting;
+    ret->in_flight = c->life.n_unsettled - c->life.n_waiting;
+    ret->workers = c->workers->n;
+    ret->workers_ready = c->workers->n_ready;
+    for (uint32_t p = 0; p < c->ps.n; p++) {
+        add_said(ret, &c->counts.said[p], number);
+        if (ret_ps != NULL) {
+            ret_ps[p] = said_of(&c->counts.said[p], number);
+        }
+    }
+    coxi_unlock(&c->lock);
+}
+
 int cox_stats(struct cox_coordinator *c, struct cox_stats *ret)
 {
+    struct cox_stats stats;
     if (c == NULL || ret == NULL) {
         return coxi_error(COX_EINVAL, "cox_stats needs a coordinator");
     }
     COXI_CALL(c);
-    struct timespec until = coxi_deadline(ANSWER_MS);
-    coxi_lock(&c->lock);
-    uint64_t number = ++c->counts.n_asked;
-    while (ask_all(c, number) && coxi_wait_until(&c->life.changed, &c->lock, &until)) {
-    }
-    struct cox_stats stats = c->counts.stats;
-    stats.queued = c->life.n_waiting;
-    stats.in_flight = c->life.n_unsettled - c->life.n_waiting;
-    stats.workers = c->workers->n;
-    stats.workers_ready = c->workers->n_ready;
-    for (uint32_t p = 0; p < c->ps.n; p++) {
-        add_said(&stats, &c->counts.said[p], number);
-    }
-    coxi_unlock(&c->lock);
+    coxi_stats_look(c, false, &stats, NULL);
     return coxi_struct_return(ret, COXI_STRUCT_STATS, &stats);
 }
 
