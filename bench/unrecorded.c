@@ -24,6 +24,12 @@ void coxi_applied_free(struct coxi_applied *applied)
     (void)applied;
 }
 
+int coxi_applied_check(const struct coxi_commit *commit)
+{
+    (void)commit;
+    return 0;
+}
+
 int coxi_applied_begin(struct coxi_applied *applied, const struct coxi_commit *commit)
 {
     (void)applied;

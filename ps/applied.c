@@ -157,8 +157,7 @@ static int check_id(uint64_t closure)
                             (unsigned long long)closure);
 }
 
-/* Checks the numbers of a commit, which come from a peer. */
-static int check_numbers(const struct coxi_commit *commit)
+int coxi_applied_check(const struct coxi_commit *commit)
 {
     if (commit->segment >= COXI_SEGMENTS_MAX) {
         return coxi_error(COX_ELIMIT, "segment %u is beyond the last, %d",
@@ -289,7 +288,7 @@ int coxi_applied_begin(struct coxi_applied *applied, const struct coxi_commit *c
     struct coxi_segment segment = {commit->segment, commit->last, commit->touched,
                                    commit->n_touched};
     struct open_commit open = {.closure = commit->closure};
-    int r = check_numbers(commit);
+    int r = coxi_applied_check(commit);
     if (r != 0) {
         return r;
     }

@@ -29,6 +29,10 @@ struct coxi_applied;
 int coxi_applied_new(struct coxi_applied **ret);
 void coxi_applied_free(struct coxi_applied *applied); /* takes NULL */
 
+/* Checks the numbers of a commit, which come from a peer. COX_ELIMIT: no commit with them
+ * can be applied. Any thread. */
+int coxi_applied_check(const struct coxi_commit *commit);
+
 /*
  * Asks to apply a commit. 0: apply it, then call coxi_applied_end; other calls for the
  * same closure wait until then. COX_EEXIST: the segment was applied before.

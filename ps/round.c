@@ -59,7 +59,8 @@ static int check(const struct coxi_store *store, const struct coxi_commit *commi
                  const void *payload, size_t len)
 {
     const uint8_t *at = payload;
-    int r = coxi_ready_check_scale(commit);
+    int r = coxi_applied_check(commit);
+    r = r == 0 ? coxi_ready_check_scale(commit) : r;
     for (size_t i = 0; r == 0 && i < commit->n_updates; i++) {
         struct coxi_ready ready;
         r = coxi_ready_take(store, commit, &commit->updates[i], &at, &len, &ready);
@@ -276,13 +277,20 @@ static void add_rows(struct sums *sums, const struct source *source)
     }
 }
 
+/* How many bytes `room` takes. Gradients of no rows have a place, too: otherwise there
+ * might be no scratch at all. */
+static size_t room_for(size_t bytes)
+{
+    return coxi_align(bytes > 0 ? bytes : 1, 8);
+}
+
 /* Room in scratch, filled with zeros, whose address stays until the round has ended:
  * `sum_all` reserves enough for all sums at once. */
 static void *room(struct ending *ending, size_t bytes)
 {
     struct coxi_buffer *scratch = ending->scratch;
     void *at = scratch->data + scratch->len;
-    bytes = coxi_align(bytes, 8);
+    bytes = room_for(bytes);
     memset(at, 0, bytes);
     scratch->len += bytes;
     return at;
@@ -303,11 +311,11 @@ static size_t sum_room(const struct source *sources, size_t n)
 {
     size_t row_bytes = sources[0].update.place.row_bytes;
     if (is_whole(sources, n)) {
-        return coxi_align(sources[0].update.place.rows.count * row_bytes, 8);
+        return room_for(sources[0].update.place.rows.count * row_bytes);
     }
     size_t rows = count_rows(sources, n);
-    return rows * sizeof(uint64_t) + coxi_align(rows * row_bytes, 8) +
-           coxi_distinct_slots(rows) * sizeof(struct coxi_maybe);
+    return room_for(rows * sizeof(uint64_t)) + room_for(rows * row_bytes) +
+           room_for(coxi_distinct_slots(rows) * sizeof(struct coxi_maybe));
 }
 
 /* Adds up n sources of one variable to one update. */

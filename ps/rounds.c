@@ -1,18 +1,24 @@
-/* See rounds.h. Few rounds are open at a time, so a list will do. Cost: a commit that
- * does not come in the order of closures walks the waiting commits of its round. */
+/* See rounds.h. Rounds are in buckets by their number: a worker may name any of the
+ * COXI_APPLIED_WINDOW rounds above the watermark, and no more of these share a bucket
+ * than that window has room for. Cost: a commit that does not come in the order of
+ * closures walks those that came before it and belong behind it. */
 #include "ps/rounds.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/buffer.h"
 #include "common/error.h"
 #include "common/sync.h"
+#include "coxswain/round.h"
 #include "ps/applied.h"
 #include "ps/memory.h"
 
+enum { BUCKETS = 1024 };
+
 struct round {
-    struct round *next;
+    struct round *next; /* in its bucket */
     uint64_t number;
     uint32_t n_holders;
     bool dropped; /* the last holder frees it */
@@ -25,7 +31,7 @@ struct round {
 struct coxi_rounds {
     struct coxi_mutex lock; /* before that of the applied set */
     struct coxi_memory *memory;
-    struct round *first COXI_GUARDED_BY(lock);
+    struct round *buckets[BUCKETS] COXI_GUARDED_BY(lock); /* by their numbers */
 };
 
 int coxi_rounds_new(struct coxi_memory *memory, struct coxi_rounds **ret)
@@ -50,11 +56,11 @@ static void free_waiting(struct coxi_rounds *rounds, struct coxi_waiting *waitin
     }
 }
 
-/* Where the round is listed; or where the list ends, if it is not. */
+/* Where the round is listed; or where its bucket ends, if it is not. */
 static struct round **find(struct coxi_rounds *rounds, uint64_t number)
     COXI_REQUIRES(rounds->lock)
 {
-    struct round **at = &rounds->first;
+    struct round **at = &rounds->buckets[number % BUCKETS];
     while (*at != NULL && (*at)->number != number) {
         at = &(*at)->next;
     }
@@ -67,6 +73,7 @@ static void drop(struct coxi_rounds *rounds, struct round **at)
     struct round *round = *at;
     *at = round->next;
     free_waiting(rounds, round->first);
+    coxi_memory_give(rounds->memory, sizeof(*round));
     free(round);
 }
 
@@ -74,8 +81,10 @@ void coxi_rounds_free(struct coxi_rounds *rounds)
 {
     if (rounds != NULL) {
         coxi_lock(&rounds->lock);
-        while (rounds->first != NULL) {
-            drop(rounds, &rounds->first);
+        for (size_t i = 0; i < BUCKETS; i++) {
+            while (rounds->buckets[i] != NULL) {
+                drop(rounds, &rounds->buckets[i]);
+            }
         }
         coxi_unlock(&rounds->lock);
         coxi_mutex_fini(&rounds->lock);
@@ -157,33 +166,63 @@ static bool count(struct round *round, const struct coxi_commit *commit)
     return !round->torn && round->n_whole == first->n;
 }
 
+static int make_round(struct coxi_rounds *rounds, uint64_t number, struct round **ret)
+{
+    int r = coxi_memory_take(rounds->memory, sizeof(**ret), "a round");
+    if (r != 0) {
+        return r;
+    }
+    struct round *made = calloc(1, sizeof(*made));
+    if (made == NULL) {
+        coxi_memory_give(rounds->memory, sizeof(*made));
+        return coxi_error_memory("a round");
+    }
+    made->number = number;
+    *ret = made;
+    return 0;
+}
+
 /* Puts a commit at its place in the round. */
 static int insert(struct coxi_rounds *rounds, struct coxi_waiting *waiting,
                   bool *ret_whole) COXI_REQUIRES(rounds->lock)
 {
     struct round **there = find(rounds, waiting->commit.round);
-    if (*there == NULL) {
-        struct round *made = calloc(1, sizeof(*made));
-        if (made == NULL) {
-            return coxi_error_memory("a round");
-        }
-        made->number = waiting->commit.round;
-        *there = made;
+    int r = *there == NULL ? make_round(rounds, waiting->commit.round, there) : 0;
+    if (r != 0) {
+        return r;
     }
     struct round *round = *there;
-    bool after =
-        round->last != NULL && compare(&round->last->commit, &waiting->commit) < 0;
-    struct coxi_waiting **at = after ? &round->last->next : &round->first;
-    while (*at != NULL && compare(&(*at)->commit, &waiting->commit) < 0) {
-        at = &(*at)->next;
+    struct coxi_waiting *before = round->last;
+    int order = -1;
+    while (before != NULL && (order = compare(&before->commit, &waiting->commit)) > 0) {
+        before = before->prev;
     }
-    if (*at != NULL && compare(&(*at)->commit, &waiting->commit) == 0) {
+    if (before != NULL && order == 0) {
         return COX_EEXIST;
     }
-    waiting->next = *at;
-    *at = waiting;
-    round->last = waiting->next == NULL ? waiting : round->last;
+    waiting->prev = before;
+    waiting->next = before != NULL ? before->next : round->first;
+    *(before != NULL ? &before->next : &round->first) = waiting;
+    *(waiting->next != NULL ? &waiting->next->prev : &round->last) = waiting;
     *ret_whole = count(round, &waiting->commit);
+    return 0;
+}
+
+/* COX_EINVAL unless the commit is one of a closure that its round may have. */
+static int check(const struct coxi_commit *commit)
+{
+    if (commit->round <= commit->closure ||
+        commit->round - commit->closure > COX_ROUND_MAX || commit->attempt == 0 ||
+        commit->attempt == COXI_ATTEMPT_LATEST) {
+        return coxi_error(COX_EINVAL, "attempt %u of closure %llu is in no round %llu",
+                          commit->attempt, (unsigned long long)commit->closure,
+                          (unsigned long long)commit->round);
+    }
+    if (!isfinite(commit->share.weight) || commit->share.weight < 0) {
+        return coxi_error(COX_EINVAL, "closure %llu counts %g times in its round",
+                          (unsigned long long)commit->closure,
+                          (double)commit->share.weight);
+    }
     return 0;
 }
 
@@ -193,13 +232,8 @@ int coxi_rounds_put(struct coxi_rounds *rounds, struct coxi_applied *applied,
 {
     struct coxi_waiting *waiting = NULL;
     *ret_whole = false;
-    if (commit->round <= commit->closure || commit->attempt == 0 ||
-        commit->attempt == COXI_ATTEMPT_LATEST) {
-        return coxi_error(COX_EINVAL, "attempt %u of closure %llu is in no round %llu",
-                          commit->attempt, (unsigned long long)commit->closure,
-                          (unsigned long long)commit->round);
-    }
-    int r = copy(rounds, commit, payload, len, &waiting);
+    int r = check(commit);
+    r = r == 0 ? copy(rounds, commit, payload, len, &waiting) : r;
     if (r != 0) {
         return r;
     }
@@ -253,15 +287,16 @@ const struct coxi_waiting *coxi_rounds_next(struct coxi_rounds *rounds,
     return next;
 }
 
-/* Drops a round now, or when nobody holds it any more. */
-static void drop_unheld(struct coxi_rounds *rounds, struct round **at)
+/* Drops a round now, or when nobody holds it any more. Returns where the next one is. */
+static struct round **drop_unheld(struct coxi_rounds *rounds, struct round **at)
     COXI_REQUIRES(rounds->lock)
 {
     if ((*at)->n_holders > 0) {
         (*at)->dropped = true;
-    } else {
-        drop(rounds, at);
+        return &(*at)->next;
     }
+    drop(rounds, at);
+    return at;
 }
 
 void coxi_rounds_drop(struct coxi_rounds *rounds, uint64_t round)
@@ -269,7 +304,7 @@ void coxi_rounds_drop(struct coxi_rounds *rounds, uint64_t round)
     coxi_lock(&rounds->lock);
     struct round **at = find(rounds, round);
     if (*at != NULL) {
-        drop_unheld(rounds, at);
+        (void)drop_unheld(rounds, at);
     }
     coxi_unlock(&rounds->lock);
 }
@@ -277,11 +312,9 @@ void coxi_rounds_drop(struct coxi_rounds *rounds, uint64_t round)
 void coxi_rounds_drop_below(struct coxi_rounds *rounds, uint64_t watermark)
 {
     coxi_lock(&rounds->lock);
-    for (struct round **at = &rounds->first; *at != NULL;) {
-        if ((*at)->number <= watermark && (*at)->n_holders == 0) {
-            drop(rounds, at);
-        } else {
-            at = &(*at)->next;
+    for (size_t i = 0; i < BUCKETS; i++) {
+        for (struct round **at = &rounds->buckets[i]; *at != NULL;) {
+            at = (*at)->number <= watermark ? drop_unheld(rounds, at) : &(*at)->next;
         }
     }
     coxi_unlock(&rounds->lock);

@@ -30,7 +30,8 @@ struct coxi_rounds;
 /* A commit that waits, with everything that it refers to. */
 struct coxi_waiting {
     struct coxi_waiting *next; /* by rising closure, then segment, then attempt */
-    uint64_t bytes;            /* for which it counts */
+    struct coxi_waiting *prev;
+    uint64_t bytes; /* for which it counts */
     struct coxi_commit commit;
     const uint8_t *payload;
     size_t len;
@@ -44,7 +45,8 @@ void coxi_rounds_free(struct coxi_rounds *rounds); /* takes NULL; all are droppe
 /*
  * Lets a commit wait, copied. *ret_whole: it was the last that its round lacked, so the ps
  * may end the round. COX_EEXIST: it waits already, or `applied` has the end of its round.
- * COX_EINVAL: a round ends after its closures; COX_ELIMIT; COX_ENOMEM.
+ * COX_EINVAL: a round ends at most COX_ROUND_MAX after its closures, and a weight is a
+ * finite number that is not negative; COX_ELIMIT; COX_ENOMEM.
  */
 int coxi_rounds_put(struct coxi_rounds *rounds, struct coxi_applied *applied,
                     const struct coxi_commit *commit, const void *payload, size_t len,

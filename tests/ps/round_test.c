@@ -2,7 +2,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "coxswain/round.h"
 #include "coxswain/types.h"
+#include "net/message.h"
 #include "ps/memory.h"
 #include "tests/ps/round_stock.h"
 #include "tests/test.h"
@@ -297,6 +299,97 @@ TEST(round_refuses_ends_and_commits_that_make_no_sense)
     end_these(&s, 1, 1); /* none of these has ended it */
     stock_pull(&s, v, 1, &value, 4);
     assert_true(value == -1);
+    stock_close(&s);
+}
+
+/* ---- what a hostile worker may send */
+
+TEST(round_takes_no_weight_that_is_no_number_or_is_negative)
+{
+    static const float bad[] = {NAN, INFINITY, -INFINITY, -1};
+    struct stock s;
+    stock_open(&s);
+    uint32_t v = dense(&s, "v", COXI_OPTIMIZER_SGD, 1, 0, 1);
+    for (size_t i = 0; i < MEMBERS + sizeof(bad) / sizeof(*bad); i++) {
+        struct stock_commit commit;
+        bool is_good = i >= sizeof(bad) / sizeof(*bad);
+        begin(&s, FIRST + i % MEMBERS, 1, &commit);
+        commit.head.touched = ps_0;
+        commit.head.n_touched = 1;
+        commit.head.share = (struct coxi_share){
+            .n = MEMBERS, .mean = true, .weight = is_good ? 1 : bad[i]};
+        stock_add(&commit, v, COXI_OP_GRADIENT, 0, 1, &(float){-2}, sizeof(float));
+        assert_code(is_good ? 0 : COX_EINVAL, stock_commit(&s, &commit, NULL));
+    }
+    float value;
+    assert_true(coxi_store_has_ended(s.store, ROUND));
+    stock_pull(&s, v, 1, &value, sizeof(value));
+    assert_true(value == 2);
+    stock_close(&s);
+}
+
+/* Such commits would wait for as long as the round does, and be refused by its end. */
+TEST(round_takes_no_commit_that_could_not_be_applied)
+{
+    static uint32_t touched[COXI_PS_MAX + 1];
+    struct stock s;
+    struct stock_commit commit;
+    stock_open(&s);
+    begin(&s, FIRST, 1, &commit);
+    commit.head.segment = COXI_SEGMENTS_MAX;
+    assert_code(COX_ELIMIT, stock_commit(&s, &commit, NULL));
+    begin(&s, FIRST, 1, &commit);
+    commit.head.touched = touched;
+    commit.head.n_touched = COXI_PS_MAX + 1;
+    assert_code(COX_ELIMIT, stock_commit(&s, &commit, NULL));
+    begin(&s, FIRST, 1, &commit);
+    commit.head.round = FIRST + COX_ROUND_MAX + 1;
+    assert_code(COX_EINVAL, stock_commit(&s, &commit, NULL));
+    begin(&s, FIRST, 1, &commit);
+    commit.head.round = FIRST + COX_ROUND_MAX;
+    assert_code(0, stock_commit(&s, &commit, NULL));
+    stock_close(&s);
+}
+
+TEST(round_adds_up_gradients_that_have_no_rows)
+{
+    struct stock s;
+    float value;
+    stock_open(&s);
+    uint32_t v = dense(&s, "v", COXI_OPTIMIZER_SGD, 1, 0, 1);
+    uint32_t listed = dense(&s, "listed", COXI_OPTIMIZER_SGD, 1, 0, 1);
+    uint32_t table = stock_table(&s, "t", 2);
+    uint32_t added = stock_dense(&s, "added", COX_F32, 1);
+    for (uint64_t i = 0; i < MEMBERS; i++) {
+        struct stock_commit commit;
+        begin(&s, FIRST + i, 1, &commit);
+        stock_add(&commit, added, COXI_OP_ADD, 0, 1, (const float[2]){1}, 8);
+        stock_add(&commit, v, COXI_OP_GRADIENT, 0, 0, NULL, 0);
+        stock_add(&commit, listed, COXI_OP_GRADIENT, COXI_ROWS_LISTED, 0, NULL, 0);
+        stock_add_rows(&commit, table, COXI_OP_GRADIENT, NULL, 0, NULL, 0);
+        assert_code(0, stock_commit(&s, &commit, NULL));
+    }
+    end_all(&s, 1);
+    stock_pull(&s, v, 1, &value, sizeof(value));
+    assert_true(value == 0);
+    stock_pull(&s, added, 1, &value, sizeof(value));
+    assert_true(value == MEMBERS);
+    stock_close(&s);
+}
+
+/* There may be no memory for sums at all, because none is needed. */
+TEST(round_adds_up_gradients_that_have_no_rows_and_no_memory)
+{
+    struct stock s;
+    stock_open(&s);
+    uint32_t v = dense(&s, "v", COXI_OPTIMIZER_SGD, 1, 0, 1);
+    for (uint64_t i = 0; i < MEMBERS; i++) {
+        struct stock_commit commit;
+        begin(&s, FIRST + i, 1, &commit);
+        stock_add(&commit, v, COXI_OP_GRADIENT, 0, 0, NULL, 0);
+        assert_code(0, stock_commit(&s, &commit, NULL));
+    }
+    end_all(&s, 1);
     stock_close(&s);
 }
 
