@@ -71,7 +71,7 @@ static size_t commit_bytes(const struct coxi_commit *m)
 static size_t done_bytes(const struct coxi_done *m)
 {
     return m->n_closures * sizeof(struct coxi_done_head) +
-           m->n_kept * sizeof(uint32_t) +
+           m->n_kept * sizeof(uint32_t) + m->n_ended * sizeof(uint32_t) +
            (m->weights != NULL ? m->n_closures * sizeof(*m->weights) : 0);
 }
 
@@ -149,4 +149,28 @@ bool coxi_message_fits(const struct coxi_message *m)
         return false;
     }
     return OTHER_MAX + array_bytes(m) <= COXI_WIRE_META_MAX;
+}
+
+/* The code of an answer; 0: it has none, or several. */
+static int32_t code_of(const struct coxi_message *m)
+{
+    bool is_status = m->kind == COXI_STATUS || m->kind == COXI_PULLED ||
+                     m->kind == COXI_COMMITTED || m->kind == COXI_MODULE_LOADED ||
+                     m->kind == COXI_RESOURCE_MADE || m->kind == COXI_REACH;
+    return is_status                       ? m->status.code
+           : m->kind == COXI_SNAPSHOT_DONE ? m->snapshot_done.code
+           : m->kind == COXI_VOIDED        ? m->voided.code
+           : m->kind == COXI_RESOURCE      ? m->resource.code
+           : m->kind == COXI_RESULT        ? m->result.code
+           : m->kind == COXI_FILE_BYTES    ? m->file_bytes.code
+                                           : 0;
+}
+
+bool coxi_message_codes_fit(const struct coxi_message *m)
+{
+    bool fit = code_of(m) <= 0;
+    for (size_t i = 0; m->kind == COXI_DONE && i < m->done.n_closures; i++) {
+        fit = fit && m->done.closures[i].code <= 0;
+    }
+    return fit;
 }

@@ -12,6 +12,10 @@ extern "C" {
  * ranks or the size of its arrays. Any thread; no allocation. */
 bool coxi_message_fits(const struct coxi_message *message);
 
+/* False if a code in the message is above 0. No code of ours is, and a program could
+ * take it for a success. */
+bool coxi_message_codes_fit(const struct coxi_message *message);
+
 #ifdef __cplusplus
 }
 #endif

@@ -546,7 +546,8 @@ bool coxi_message_decode(const void *bytes, size_t len, struct coxi_message *ret
     struct coxi_message out = {};
     out.request = in->request();
     out.kind = static_cast<enum coxi_message_kind>(in->body_type());
-    if (in->body() == nullptr || !decode_body(in, &out)) {
+    if (in->body() == nullptr || !decode_body(in, &out) ||
+        !coxi_message_codes_fit(&out)) {
         return false;
     }
     *ret = out;

@@ -236,6 +236,38 @@ TEST(wire_does_not_write_more_than_a_peer_reads)
     free(updates);
 }
 
+/* What a program sees of a peer's code is 0 or an error. */
+TEST(wire_reads_no_code_above_0)
+{
+    static const enum coxi_message_kind kinds[] = {
+        COXI_STATUS, COXI_PULLED, COXI_COMMITTED,  COXI_MODULE_LOADED,
+        COXI_REACH,  COXI_VOIDED, COXI_RESOURCE,   COXI_RESOURCE_MADE,
+        COXI_RESULT, COXI_DONE,   COXI_FILE_BYTES, COXI_SNAPSHOT_DONE};
+    struct coxi_done_head heads[2] = {{.code = -1}, {.code = 1}};
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+        struct coxi_message message = {.kind = kinds[i]};
+        struct coxi_message decoded;
+        if (message.kind == COXI_DONE) {
+            message.done = (struct coxi_done){.closures = heads, .n_closures = 2};
+        } else if (message.kind == COXI_VOIDED) {
+            message.voided.code = 1;
+        } else if (message.kind == COXI_RESOURCE) {
+            message.resource.code = 1;
+        } else if (message.kind == COXI_RESULT) {
+            message.result.code = 1;
+        } else if (message.kind == COXI_FILE_BYTES) {
+            message.file_bytes.code = 1;
+        } else if (message.kind == COXI_SNAPSHOT_DONE) {
+            message.snapshot_done.code = 1;
+        } else {
+            message.status.code = 1;
+        }
+        struct bytes bytes = encode(&message);
+        assert_false(decode(bytes, &decoded));
+        free(bytes.data);
+    }
+}
+
 TEST(wire_writes_a_restore_of_every_snapshot_that_it_writes)
 {
     enum { PATH_LEN = 4095, STEP = 16 };
