@@ -291,6 +291,17 @@ static int answer_count(struct coxi_tenant *tenant, struct coxi_peer *peer,
     return coxi_message_send(peer->link, &answer, NULL, false);
 }
 
+/* True if it commits updates of a step: it neither sets a rate nor ends a round. */
+static bool commits(const struct coxi_message *m)
+{
+    bool may = m->kind == COXI_COMMIT;
+    for (size_t i = 0; may && i < m->commit.n_updates; i++) {
+        may = m->commit.updates[i].op != COXI_OP_RATE &&
+              m->commit.updates[i].op != COXI_OP_ROUND;
+    }
+    return may;
+}
+
 /* Checks that a peer of this role may send such a request: only clients decide who has
  * the ps and which variables there are, and each only for itself. COX_EREFUSED. */
 static int check_role(const struct coxi_peer *peer, const struct coxi_message *m)
@@ -304,9 +315,10 @@ static int check_role(const struct coxi_peer *peer, const struct coxi_message *m
                    ? 0
                    : coxi_error(COX_EREFUSED, "a client claims a ps only for itself");
     case COXI_ROLE_WORKER:
-        return reads || kind == COXI_COMMIT
+        return reads || commits(m)
                    ? 0
-                   : coxi_error(COX_EREFUSED, "a worker may only pull and commit");
+                   : coxi_error(COX_EREFUSED,
+                                "a worker may only pull, and commit what steps push");
     case COXI_ROLE_TOOL:
         return reads || kind == COXI_DESCRIBE
                    ? 0

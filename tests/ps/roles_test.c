@@ -121,6 +121,28 @@ TEST(ps_lets_only_its_client_change_what_there_is)
 }
 
 /* The proof is of one role, and the greeting names another. */
+/* Rates and ends of rounds are commits, too, but no step's. */
+TEST(ps_lets_no_worker_set_a_rate_or_end_a_round)
+{
+    struct scene scene;
+    scene_open(&scene);
+    static const uint32_t ops[] = {COXI_OP_RATE, COXI_OP_ROUND};
+    for (size_t i = 0; i < sizeof(ops) / sizeof(*ops); i++) {
+        const struct coxi_update updates[] = {
+            {.op = ops[i], .begin = 8, .count = ops[i] == COXI_OP_ROUND ? 1 : 0}};
+        struct coxi_message message = {.kind = COXI_COMMIT};
+        message.commit = (struct coxi_commit){.session = run1,
+                                              .incarnation = scene.incarnation,
+                                              .closure = 9,
+                                              .attempt = 1,
+                                              .last = true,
+                                              .updates = updates,
+                                              .n_updates = 1};
+        assert_refused(&scene, COXI_ROLE_WORKER, message);
+    }
+    scene_close(&scene);
+}
+
 TEST(ps_lets_nobody_greet_in_a_role_that_it_has_not_proved)
 {
     static const enum coxi_role roles[] = {COXI_ROLE_WORKER, COXI_ROLE_TOOL,
