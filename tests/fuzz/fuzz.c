@@ -2,6 +2,8 @@
 #include "tests/fuzz/fuzz.h"
 
 #include <fcntl.h>
+#include <float.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +52,12 @@ uint64_t fuzz_rows(struct fuzz_input *input)
 {
     uint64_t n = fuzz_number(input, 1);
     return n < 0xf0 ? n : n < 0xf8 ? fuzz_number(input, 2) : fuzz_any(input);
+}
+
+float fuzz_weight(uint64_t n)
+{
+    static const float some[] = {1.0F, 2.0F, 0.5F, 0.0F, NAN, -1.0F, INFINITY, FLT_MAX};
+    return some[n % (sizeof(some) / sizeof(*some))];
 }
 
 static char directory[64];

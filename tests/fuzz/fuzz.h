@@ -23,6 +23,9 @@ const uint8_t *fuzz_bytes(struct fuzz_input *input, size_t *len); /* at most *le
 uint64_t fuzz_any(struct fuzz_input *input);
 uint64_t fuzz_rows(struct fuzz_input *input);
 
+/* How much a closure counts in its round: one of a few numbers, some of them bad. */
+float fuzz_weight(uint64_t n);
+
 /* A directory in memory, made once and removed at exit. */
 const char *fuzz_dir(void);
 

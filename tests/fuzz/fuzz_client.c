@@ -2,8 +2,8 @@
  * What hostile workers tell a client: they dial it under one name or two, take its
  * closures, and answer in any order, twice, for closures and resources that they were
  * never given, with results and lists of any form; they leave, crash, reach no ps, and
- * come back. The client and its ps run in this process; each input opens a client of
- * its own and closes it.
+ * come back. For closures of rounds they commit to the ps, or say so. The client and its
+ * ps run in this process; each input opens a client of its own and closes it.
  *
  * Checks: the client closes; what the program sees of a result can be read.
  */
@@ -26,6 +26,8 @@ enum {
     PEERS = 4,
     FUTURES = 8,
     HEADS = 8,
+    SEQUENCES = 5, /* of rounds */
+    CLOSURES_MAX = 4,
     OPERATIONS_MAX = 60,
     PEER_TIMEOUT_MS = 600000,
     HEAR_MS = 2,
@@ -46,7 +48,14 @@ struct world {
     struct cox_resource *resource;
     struct end ends[PEERS];
     struct coxi_closure_head heads[HEADS]; /* the last ones that were dispatched */
+    struct coxi_round_head rounds_of[HEADS];
+    bool ended[HEADS]; /* the ps has said so */
     size_t n_heads;
+
+    struct cox_rounds *rounds[SEQUENCES];
+    struct peer to_ps;           /* of a worker */
+    struct coxi_session session; /* what the client has told of the ps */
+    uint64_t incarnation;
 };
 
 static char ps_url[160];
@@ -95,6 +104,44 @@ static void schedule(struct world *w)
     cox_future_free(w->futures[i]);
     w->futures[i] = NULL;
     (void)cox_try_schedule(w->c, any_function(w), &call, &w->futures[i]);
+}
+
+static const struct cox_rounds_spec sequences[SEQUENCES] = {
+    COX_ROUNDS_SPEC_INIT,
+    {.size = sizeof(struct cox_rounds_spec), .reduce = COX_REDUCE_SUM},
+    {.size = sizeof(struct cox_rounds_spec), .staleness = 1},
+    {.size = sizeof(struct cox_rounds_spec), .backups = 1},
+    {.size = sizeof(struct cox_rounds_spec), .deterministic = 1}};
+
+static void hold(struct world *w, struct cox_future *future)
+{
+    size_t i = fuzz_below(&w->input, FUTURES);
+    cox_future_free(w->futures[i]);
+    w->futures[i] = future;
+}
+
+static void schedule_round(struct world *w)
+{
+    struct cox_call call = COX_CALL_INIT;
+    struct cox_round_call calls[CLOSURES_MAX];
+    struct cox_future *futures[CLOSURES_MAX];
+    struct cox_future *end;
+    size_t i = fuzz_below(&w->input, SEQUENCES);
+    size_t n = 1 + fuzz_below(&w->input, CLOSURES_MAX);
+    call.keep = (int)fuzz_below(&w->input, 8) == 7;
+    for (size_t k = 0; k < n; k++) {
+        calls[k] = (struct cox_round_call){any_function(w), &call};
+    }
+    if (w->rounds[i] == NULL &&
+        cox_rounds_create(w->c, &sequences[i], &w->rounds[i]) != 0) {
+        fuzz_fail(cox_error_last());
+    }
+    if (cox_round_schedule(w->rounds[i], calls, n, futures, &end) == 0) {
+        hold(w, end);
+        for (size_t k = 0; k < n; k++) {
+            hold(w, futures[k]);
+        }
+    }
 }
 
 static void read_result(struct cox_future *future)
@@ -147,6 +194,23 @@ static void keep_heads(struct world *w, const struct coxi_dispatch *d)
     w->n_heads = d->n_closures < HEADS ? d->n_closures : HEADS;
     for (size_t i = 0; i < w->n_heads; i++) {
         w->heads[i] = d->closures[i];
+        w->rounds_of[i] =
+            d->rounds != NULL ? d->rounds[i] : (struct coxi_round_head){0};
+        w->ended[i] = false;
+    }
+}
+
+static void take(struct world *w, struct end *end, const struct coxi_message *m)
+{
+    if (m->kind == COXI_HELLO) {
+        end->greeted = true;
+    } else if (m->kind == COXI_DISPATCH) {
+        keep_heads(w, &m->dispatch);
+    } else if (m->kind == COXI_LAYOUT && m->layout.n_servers > 0) {
+        struct coxi_ps_address ps;
+        coxi_layout_ps(&m->layout, 0, &ps);
+        w->session = m->layout.session;
+        w->incarnation = ps.incarnation;
     }
 }
 
@@ -161,10 +225,7 @@ static void hear_all(struct world *w)
     for (size_t i = 0; i < PEERS; i++) {
         struct peer_frame frame;
         while (peer_has(&w->ends[i].peer) && peer_next(&w->ends[i].peer, &frame)) {
-            w->ends[i].greeted |= frame.message.kind == COXI_HELLO;
-            if (frame.message.kind == COXI_DISPATCH) {
-                keep_heads(w, &frame.message.dispatch);
-            }
+            take(w, &w->ends[i], &frame.message);
         }
     }
 }
@@ -268,6 +329,93 @@ static void finish(struct world *w)
     coxi_buffer_fini(&payload);
 }
 
+/* ---- the workers, in rounds */
+
+/* Asks the ps as a worker; false: it does not answer. */
+static bool ask_ps(struct world *w, const struct coxi_message *m,
+                   struct peer_frame *ret)
+{
+    return peer_send(&w->to_ps, m, NULL, 0) && peer_next(&w->to_ps, ret);
+}
+
+static void dial_ps(struct world *w)
+{
+    struct coxi_message m = {.kind = COXI_HELLO};
+    struct peer_frame frame;
+    m.hello = (struct coxi_hello){.version = COXI_WIRE_VERSION,
+                                  .role = COXI_ROLE_WORKER,
+                                  .session = w->session,
+                                  .name = "",
+                                  .local = ""};
+    peer_dial(&w->to_ps, ps_url + strlen("ipc://"));
+    (void)ask_ps(w, &m, &frame);
+}
+
+/* Commits for all closures of the last dispatch that are in rounds. */
+static void commit(struct world *w)
+{
+    static const uint32_t touched[] = {0};
+    if (w->to_ps.fd <= 0 || w->to_ps.over) {
+        dial_ps(w);
+    }
+    for (size_t i = 0; i < w->n_heads; i++) {
+        const struct coxi_round_head *round = &w->rounds_of[i];
+        struct coxi_message m = {.kind = COXI_COMMIT};
+        struct peer_frame frame;
+        m.commit = (struct coxi_commit){
+            .session = w->session,
+            .incarnation = w->incarnation,
+            .closure = w->heads[i].closure,
+            .attempt = w->heads[i].attempt,
+            .last = true,
+            .touched = touched,
+            .n_touched = 1,
+            .round = round->round,
+            .share = {round->n, round->mean != 0, 1, round->after}};
+        if (round->round != 0 && ask_ps(w, &m, &frame)) {
+            w->ended[i] = frame.message.status.ended;
+        }
+    }
+}
+
+/* Reports all closures of the last dispatch as done. Mostly that is true, if they were
+ * committed. */
+static void report(struct world *w)
+{
+    struct end *end = any_end(w);
+    struct coxi_done_head done[HEADS];
+    float weights[HEADS];
+    uint32_t ended[HEADS];
+    uint64_t payload[HEADS] = {0}; /* each touches ps 0 */
+    struct coxi_message m = {.kind = COXI_DONE};
+    m.done = (struct coxi_done){
+        .closures = done, .n_closures = w->n_heads, .weights = weights, .ended = ended};
+    uint64_t how = fuzz_number(&w->input, 1);
+    for (size_t i = 0; i < w->n_heads; i++) {
+        bool has_ended = how < 0xc0 ? w->ended[i] : how % 3 == 0;
+        done[i] = (struct coxi_done_head){.closure = w->heads[i].closure,
+                                          .attempt = w->heads[i].attempt,
+                                          .touched_n = how % 8 == 7 ? 0 : 1};
+        weights[i] = fuzz_weight(how < 0xf0 ? how % 4 : how);
+        if (has_ended) {
+            ended[m.done.n_ended++] = (uint32_t)i;
+        }
+    }
+    payload[0] = how >= 0xe0 ? how : 0;
+    if (end->greeted) {
+        size_t len = how % 8 == 7 ? 0 : w->n_heads * sizeof(*payload);
+        (void)peer_send(&end->peer, &m, payload, len);
+    }
+}
+
+/* What an honest worker does. */
+static void run_round(struct world *w)
+{
+    hear_all(w);
+    commit(w);
+    report(w);
+}
+
 static void accept_module(struct world *w)
 {
     struct end *end = any_end(w);
@@ -306,7 +454,14 @@ static void operate(struct world *w)
         schedule,  schedule,  schedule,  look,      look,          say_usual,
         say_usual, say_usual, say_usual, say_usual, say_any,       come,
         leave,     finish,    finish,    hear_all,  accept_module, make_resource};
-    operations[fuzz_below(&w->input, sizeof(operations) / sizeof(*operations))](w);
+    static void (*const rounds[])(struct world *) = {
+        schedule_round, run_round, commit, report, run_round, schedule_round};
+    uint64_t n = fuzz_number(&w->input, 1);
+    if (n >= 0xc0) {
+        rounds[n % (sizeof(rounds) / sizeof(*rounds))](w);
+    } else {
+        operations[n % (sizeof(operations) / sizeof(*operations))](w);
+    }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -328,6 +483,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (size_t i = 0; i < PEERS; i++) {
         peer_close(&w.ends[i].peer);
     }
+    peer_close(&w.to_ps);
     (void)cox_close(w.c, CLOSE_MS);
     return 0;
 }

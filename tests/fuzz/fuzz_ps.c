@@ -1,9 +1,9 @@
 /*
  * Sequences of messages over several connections to a ps: clients that claim and
- * release it, workers and readers, long pulls that are not read, snapshots, restores of
- * files that may have been changed, connections that end in the middle. The ps is served
- * as a daemon serves it, in this process; only the key is missing. The input is a list
- * of operations.
+ * release it, workers and readers, rounds, long pulls that are not read, snapshots,
+ * restores of files that may have been changed, connections that end in the middle. The
+ * ps is served as a daemon serves it, in this process; only the key is missing. The input
+ * is a list of operations.
  *
  * Checks: answers belong to requests that were made, and every request is answered unless
  * its connection ends.
@@ -23,6 +23,7 @@
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/maker.h"
 #include "tests/fuzz/peer.h"
+#include "tests/fuzz/rounds.h"
 #include "tests/schema/samples.h"
 
 enum {
@@ -31,6 +32,7 @@ enum {
     ASKED_MAX = 64,
     INTERVALS_MAX = 32,
     OPERATIONS_MAX = 100,
+    SEEING_MAX = 2, /* each may take a tenth of a second */
     MEMORY_MAX = 64 << 20,
 };
 
@@ -66,6 +68,7 @@ struct world {
     struct end ends[PEERS];
     uint64_t n_requests;
     struct snapshot snapshots[FILES];
+    int n_seeing; /* pulls that had to see a round */
 };
 
 static char listen_url[160];
@@ -186,11 +189,10 @@ static void close_one(struct world *w)
 
 /* ---- requests */
 
-/* Sends it; waits for the answers unless the input says otherwise. */
-static void ask(struct world *w, struct end *end, struct coxi_message *m,
-                const void *payload, size_t len)
+/* Sends it, and may wait for the answers. */
+static void ask_and(struct world *w, struct end *end, struct coxi_message *m,
+                    const void *payload, size_t len, bool waits)
 {
-    bool waits = fuzz_below(&w->input, 4) != 3;
     if (!end->greeted || end->cut) {
         return;
     }
@@ -207,6 +209,13 @@ static void ask(struct world *w, struct end *end, struct coxi_message *m,
     if (!peer_send(&end->peer, m, payload, len) || waits) {
         settle(w, end);
     }
+}
+
+/* Waits for the answers unless the input says otherwise. */
+static void ask(struct world *w, struct end *end, struct coxi_message *m,
+                const void *payload, size_t len)
+{
+    ask_and(w, end, m, payload, len, fuzz_below(&w->input, 4) != 3);
 }
 
 static void say(struct world *w, enum coxi_message_kind kind)
@@ -236,6 +245,80 @@ static void say_usual(struct world *w)
         COXI_VOID,   COXI_RELEASE, COXI_WATERMARK, COXI_SNAPSHOT,
         COXI_COUNT,  COXI_PROBE,   COXI_DESCRIBE,  COXI_RESTORE};
     say(w, usual[fuzz_below(&w->input, sizeof(usual) / sizeof(*usual))]);
+}
+
+/* ---- rounds */
+
+static void create_for_rounds(struct world *w, struct end *end)
+{
+    for (size_t i = 0; i < ROUND_VARIABLES; i++) {
+        struct coxi_message m = {.kind = COXI_CREATE};
+        m.create = (struct coxi_create){.session = end->session,
+                                        .closure = 1 + i,
+                                        .variable = *fuzz_round_variable(i),
+                                        .incarnation = w->known.incarnation};
+        ask_and(w, end, &m, NULL, 0, true);
+    }
+}
+
+static void create_again(struct world *w)
+{
+    create_for_rounds(w, any_end(w));
+}
+
+static void commit_round(struct world *w, struct end *end, struct fuzz_round *round)
+{
+    struct coxi_message m = {.kind = COXI_COMMIT};
+    round->commit.session = end->session;
+    round->commit.incarnation = w->known.incarnation;
+    m.commit = round->commit;
+    ask(w, end, &m, round->payload, round->len);
+}
+
+static void wait_in_round(struct world *w)
+{
+    struct fuzz_round round;
+    uint64_t r = fuzz_below(&w->input, ROUNDS);
+    fuzz_round_wait(&w->input, r, fuzz_below(&w->input, r + 1), &round);
+    commit_round(w, any_end(w), &round);
+}
+
+static void end_round(struct world *w)
+{
+    struct fuzz_round round;
+    fuzz_round_end(&w->input, fuzz_below(&w->input, ROUNDS), &round);
+    commit_round(w, any_end(w), &round);
+}
+
+/* All closures of a round, and then its end, over one connection. */
+static void fill_round(struct world *w)
+{
+    struct fuzz_round round;
+    struct end *end = any_end(w);
+    uint64_t r = fuzz_below(&w->input, ROUNDS);
+    for (uint64_t i = 0; i <= r; i++) {
+        fuzz_round_wait(&w->input, r, i, &round);
+        commit_round(w, end, &round);
+    }
+    fuzz_round_end(&w->input, r, &round);
+    commit_round(w, end, &round);
+}
+
+/* A pull that must see a round, which may end meanwhile. */
+static void see_round(struct world *w)
+{
+    struct end *end = any_end(w);
+    const struct coxi_pull_item item = {.variable = fuzz_round_variable(0)->id,
+                                        .count = 2};
+    struct coxi_message m = {.kind = COXI_PULL};
+    m.pull = (struct coxi_pull){.session = end->session,
+                                .incarnation = w->known.incarnation,
+                                .items = &item,
+                                .n_items = 1,
+                                .after = fuzz_round_id(fuzz_below(&w->input, ROUNDS))};
+    if (w->n_seeing++ < SEEING_MAX) {
+        ask(w, end, &m, NULL, 0);
+    }
 }
 
 /* ---- files */
@@ -356,7 +439,7 @@ static void prepare(void)
     (void)close(open(probe, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
 }
 
-/* A client that has claimed the ps. */
+/* A client that has claimed the ps, which has variables for rounds. */
 static void begin(struct world *w)
 {
     struct coxi_message m = {.kind = COXI_HELLO};
@@ -369,6 +452,7 @@ static void begin(struct world *w)
     m = (struct coxi_message){.kind = COXI_CLAIM, .claim = {.session = sessions[0]}};
     ask(w, &w->ends[0], &m, NULL, 0);
     settle(w, &w->ends[0]);
+    create_for_rounds(w, &w->ends[0]);
 }
 
 static void operate(struct world *w)
@@ -377,7 +461,16 @@ static void operate(struct world *w)
         open_one,  close_one, say_usual, say_usual, say_usual, say_usual,
         say_usual, say_usual, say_usual, say_usual, say_any,   wait_for_all,
         tick,      snapshot,  restore,   say_bytes};
-    operations[fuzz_below(&w->input, sizeof(operations) / sizeof(*operations))](w);
+    static void (*const rounds[])(struct world *) = {
+        wait_in_round, wait_in_round, end_round,    fill_round,
+        fill_round,    see_round,     create_again, fill_round,
+    };
+    uint64_t n = fuzz_number(&w->input, 1);
+    if (n >= 0xc0) {
+        rounds[n % (sizeof(rounds) / sizeof(*rounds))](w);
+    } else {
+        operations[n % (sizeof(operations) / sizeof(*operations))](w);
+    }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

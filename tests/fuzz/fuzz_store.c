@@ -1,8 +1,8 @@
 /*
  * Sequences of requests of several clients and readers at a ps's store: claims, releases,
- * creations, commits, pulls that are made piece by piece while other requests go on,
- * snapshots, and restores of their files, which may have been changed. The input is a
- * list of operations; numbers come from a small range, so that operations meet.
+ * creations, commits, rounds, pulls that are made piece by piece while other requests go
+ * on, snapshots, and restores of their files, which may have been changed. The input is
+ * a list of operations; numbers come from a small range, so that operations meet.
  *
  * Checks: no answer is longer than it was said to be; a store takes its own snapshot
  * back.
@@ -17,6 +17,7 @@
 #include "common/layout.h"
 #include "ps/store.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/rounds.h"
 
 enum {
     SESSIONS = 4,
@@ -53,6 +54,7 @@ struct world {
     struct file files[FILES];
     uint64_t n_snapshots;
     struct coxi_buffer scratch;
+    uint64_t n_awaited; /* pulls that have waited for a round */
 };
 
 /* ---- numbers */
@@ -255,6 +257,87 @@ static void commit(struct world *w)
     free(payload);
 }
 
+/* ---- rounds */
+
+/* Of the client that has the store, mostly. */
+static struct coxi_session some_session(struct world *w)
+{
+    struct coxi_session owner;
+    return coxi_store_owner(w->store, &owner) && fuzz_below(&w->input, 16) != 15
+               ? owner
+               : any_session(w);
+}
+
+static void create_for_rounds(struct world *w)
+{
+    for (size_t i = 0; i < ROUND_VARIABLES; i++) {
+        const struct coxi_create request = {.session = some_session(w),
+                                            .closure = 1 + i,
+                                            .variable = *fuzz_round_variable(i),
+                                            .incarnation =
+                                                coxi_store_incarnation(w->store)};
+        (void)coxi_store_create(w->store, &request);
+    }
+}
+
+static void commit_round(struct world *w, struct fuzz_round *round)
+{
+    bool duplicate;
+    uint64_t *payload = aligned_alloc(64, (round->len + 64) / 64 * 64);
+    round->commit.session = some_session(w);
+    round->commit.incarnation = coxi_store_incarnation(w->store);
+    if (payload != NULL) {
+        memcpy(payload, round->payload, round->len);
+        (void)coxi_store_commit(w->store, &round->commit, payload, round->len,
+                                &w->scratch, &duplicate);
+    }
+    free(payload);
+}
+
+static void wait_in_round(struct world *w)
+{
+    struct fuzz_round round;
+    uint64_t r = fuzz_below(&w->input, ROUNDS);
+    fuzz_round_wait(&w->input, r, fuzz_below(&w->input, r + 1), &round);
+    commit_round(w, &round);
+}
+
+static void end_round(struct world *w)
+{
+    struct fuzz_round round;
+    fuzz_round_end(&w->input, fuzz_below(&w->input, ROUNDS), &round);
+    commit_round(w, &round);
+}
+
+/* All closures of a round, and then its end. */
+static void fill_round(struct world *w)
+{
+    struct fuzz_round round;
+    uint64_t r = fuzz_below(&w->input, ROUNDS);
+    for (uint64_t i = 0; i <= r; i++) {
+        fuzz_round_wait(&w->input, r, i, &round);
+        commit_round(w, &round);
+    }
+    fuzz_round_end(&w->input, r, &round);
+    commit_round(w, &round);
+}
+
+/* A pull that must see a round. Only the first of an input may wait in vain, because
+ * that takes a tenth of a second. */
+static void see_round(struct world *w)
+{
+    const struct coxi_pull pull = {
+        .session = some_session(w),
+        .incarnation = any_incarnation(w),
+        .after = fuzz_below(&w->input, 4) == 3
+                     ? any_number(w)
+                     : fuzz_round_id(fuzz_below(&w->input, ROUNDS))};
+    bool has_ended = coxi_store_has_ended(w->store, pull.after);
+    if (has_ended || w->n_awaited++ == 0) {
+        (void)coxi_store_pull_await(w->store, &pull, NULL, NULL);
+    }
+}
+
 static void load(struct world *w)
 {
     struct coxi_load request = {.session = any_session(w),
@@ -393,7 +476,16 @@ static void operate(struct world *w)
         claim,     give_up,   create, create,          commit,   commit,  pull_begin,
         pull_some, pull_some, load,   void_or_advance, snapshot, restore, look,
     };
-    operations[fuzz_below(&w->input, sizeof(operations) / sizeof(*operations))](w);
+    static void (*const rounds[])(struct world *) = {
+        create_for_rounds, wait_in_round, wait_in_round, end_round,
+        fill_round,        fill_round,    see_round,     fill_round,
+    };
+    uint64_t n = fuzz_number(&w->input, 1);
+    if (n >= 0xc0) {
+        rounds[n % (sizeof(rounds) / sizeof(*rounds))](w);
+    } else {
+        operations[n % (sizeof(operations) / sizeof(*operations))](w);
+    }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -406,6 +498,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     coxi_store_set_memory_max(w.store, MEMORY_MAX);
     (void)coxi_store_claim(w.store, &first, NULL);
+    create_for_rounds(&w);
     for (int i = 0; i < OPERATIONS_MAX && w.input.left > 0; i++) {
         operate(&w);
     }

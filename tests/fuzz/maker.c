@@ -178,8 +178,10 @@ static void make_pull(bench b, struct coxi_message *m)
     *p = (struct coxi_pull){.session = any_session(b),
                             .incarnation = any_incarnation(b),
                             .items = b->made->items,
-                            .n_items = any_length(b),
-                            .narrow = maybe(b)};
+                            .n_items = any_length(b)};
+    uint64_t how = fuzz_number(b->input, 1);
+    p->narrow = how % 2 == 1;
+    p->after = how >= 0xf0 ? any(b) : 0;
     for (size_t i = 0; i < p->n_items; i++) {
         bool lists = below(b, 3) == 0;
         uint64_t count = fuzz_rows(b->input);
@@ -193,20 +195,34 @@ static void make_pull(bench b, struct coxi_message *m)
     payload_of(b, listed * sizeof(uint64_t));
 }
 
+/* The commit waits for the end of a round. */
+static void put_in_round(bench b, struct coxi_commit *c)
+{
+    c->round = maybe(b) ? c->closure + 1 + below(b, 4) : any(b);
+    c->share.n = maybe(b) ? (uint32_t)(c->round - c->closure) : any32(b);
+    c->share.mean = maybe(b);
+    c->share.weight = fuzz_weight(below(b, 16));
+    c->share.after = maybe(b) ? any(b) : 0;
+}
+
 static void make_commit(bench b, struct coxi_message *m)
 {
     struct coxi_commit *c = &m->commit;
-    *c =
-        (struct coxi_commit){.session = any_session(b),
-                             .incarnation = any_incarnation(b),
-                             .closure = any(b),
-                             .attempt = (uint32_t)below(b, 4),
-                             .segment = below(b, 16) == 15 ? any32(b) : below(b, 3) & 3,
-                             .last = maybe(b),
-                             .updates = b->made->updates,
-                             .n_updates = any_length(b),
-                             .step = any(b),
-                             .loss_scale = maybe(b) ? any_float(b) : 0.0F};
+    *c = (struct coxi_commit){.session = any_session(b),
+                              .incarnation = any_incarnation(b),
+                              .closure = any(b),
+                              .attempt = (uint32_t)fuzz_number(b->input, 1)};
+    if (c->attempt >= 0xe0) {
+        put_in_round(b, c);
+    }
+    c->attempt %= 4;
+    c->segment = below(b, 16) == 15 ? any32(b) : below(b, 3) & 3;
+    c->last = maybe(b);
+    c->updates = b->made->updates;
+    c->n_updates = any_length(b);
+    c->step = any(b);
+    c->loss_scale = maybe(b) ? any_float(b) : 0.0F;
+    c->n_waiting = c->attempt;
     c->touched = any_numbers(b, 0, false, &c->n_touched);
     for (size_t i = 0; i < c->n_updates; i++) {
         b->made->updates[i] = (struct coxi_update){
@@ -305,6 +321,13 @@ static void make_module(bench b, struct coxi_message *m)
     }
 }
 
+/* One of the steps of steps.c; "weigh" is the last. */
+static uint16_t any_step(bench b)
+{
+    uint64_t n = fuzz_number(b->input, 1);
+    return (uint16_t)(n >= 0xe0 ? 8 : n % 8);
+}
+
 static void any_inputs(bench b, struct coxi_dispatch *d)
 {
     d->n_inputs = below(b, 4) == 3 ? any_length(b) : 0;
@@ -316,6 +339,21 @@ static void any_inputs(bench b, struct coxi_dispatch *d)
                                                       .name = any_name(b),
                                                       .result = any_name(b)};
     }
+}
+
+/* The closures are in rounds. Their numbers come from others, so that messages of older
+ * inputs stay as they were. */
+static void put_in_rounds(bench b, struct coxi_dispatch *d)
+{
+    for (size_t i = 0; i < d->n_closures; i++) {
+        const struct coxi_closure_head *head = &d->closures[i];
+        b->made->rounds[i] =
+            (struct coxi_round_head){.round = head->closure + head->attempt,
+                                     .after = d->first % 4,
+                                     .n = head->module,
+                                     .mean = head->function};
+    }
+    d->rounds = b->made->rounds;
 }
 
 static void make_dispatch(bench b, struct coxi_message *m)
@@ -332,10 +370,13 @@ static void make_dispatch(bench b, struct coxi_message *m)
             (struct coxi_closure_head){.closure = any(b),
                                        .attempt = (uint32_t)below(b, 3),
                                        .module = (uint16_t)below(b, 4),
-                                       .function = (uint16_t)below(b, 8),
+                                       .function = any_step(b),
                                        .args_len = (uint32_t)(8 * below(b, 12)),
                                        .timeout_ms = below(b, 16) == 15 ? 2 : 0};
         len += b->made->heads[i].args_len;
+    }
+    if (d->sent_us % 4 == 3) {
+        put_in_rounds(b, d);
     }
     d->keep = any_numbers(b, 0, true, &d->n_keep);
     d->alone = any_numbers(b, 1, true, &d->n_alone);

@@ -43,6 +43,8 @@ struct made {
     struct coxi_kept_input inputs[MADE_MAX];
     uint32_t numbers[2][MADE_MAX];
     uint64_t pulled[MADE_MAX];
+    struct coxi_round_head rounds[MADE_MAX];
+    float weights[MADE_MAX];
 };
 
 /* Makes a message of this kind; also its payload, mostly of the length that it needs. */

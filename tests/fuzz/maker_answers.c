@@ -9,6 +9,7 @@ void make_status(bench b, struct coxi_message *m)
                                      .id = any32(b) % 8,
                                      .duplicate = maybe(b),
                                      .incarnation = any_incarnation(b)};
+    m->status.ended = m->status.id % 2 == 1;
     if (m->kind == COXI_PULLED) {
         m->status.versions = b->made->versions;
         m->status.n_versions = any_length(b);
@@ -44,6 +45,25 @@ void make_counts(bench b, struct coxi_message *m)
     m->counts.all.commits = any(b);
     m->counts.table.rows = any(b);
     m->counts.infinite = any(b);
+    for (size_t i = 0; i < COXI_STALE_BUCKETS; i++) {
+        m->counts.stale.counts[i] = m->counts.all.commits;
+    }
+    m->counts.stale.sum = m->counts.table.rows;
+    m->counts.stale.max = m->counts.stale.dropped = m->counts.infinite;
+}
+
+/* What rounds take of a report. The numbers come from others, as in put_in_rounds. */
+static void put_weights(bench b, struct coxi_done *d)
+{
+    struct made *made = b->made;
+    for (size_t i = 0; i < d->n_closures; i++) {
+        made->weights[i] = fuzz_weight(made->done[i].run_us / 2);
+        if (made->done[i].run_us % 2 == 1) {
+            made->numbers[1][d->n_ended++] = (uint32_t)i;
+        }
+    }
+    d->ended = made->numbers[1];
+    d->weights = d->echo_us % 2 == 1 ? made->weights : NULL;
 }
 
 void make_done(bench b, struct coxi_message *m)
@@ -68,6 +88,7 @@ void make_done(bench b, struct coxi_message *m)
                coxi_align(head->result_len, 8);
     }
     d->kept = any_numbers(b, 0, true, &d->n_kept);
+    put_weights(b, d);
     payload_of(b, len);
 }
 

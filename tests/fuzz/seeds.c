@@ -93,6 +93,23 @@ TEST(seeds_of_checkpoints)
     put("manifest", "2", chain, len);
 }
 
+static struct coxi_backlog_function functions[] = {{"m.so", "f"}, {"m.so", "g"}};
+
+static void put_backlog(const char *name, const struct coxi_backlog *backlog)
+{
+    char *path = coxi_test_path(name);
+    uint64_t bytes;
+    uint32_t crc;
+    size_t len;
+    struct coxi_backlog_file *file;
+    assert_code(0, coxi_backlog_write(path, backlog, &bytes, &crc));
+    assert_code(0, coxi_backlog_open(path, bytes, crc, &file));
+    coxi_backlog_close(file);
+    char *text = coxi_test_read(path, &len);
+    put("backlog", name, text, len);
+    free(text);
+}
+
 TEST(seeds_of_backlogs)
 {
     static const struct coxi_backlog_head heads[] = {
@@ -100,17 +117,39 @@ TEST(seeds_of_backlogs)
         {.closure = 5, .function = 1, .args_at = 8, .args_len = 4, .n_inputs = 1},
     };
     static struct coxi_backlog_input input = {.closure = 3, .name = "x", .result = "y"};
-    static struct coxi_backlog_function functions[] = {{"m.so", "f"}, {"m.so", "g"}};
     static const uint8_t args[16] = {1, 2, 3};
-    const struct coxi_backlog backlog = {heads, 2, &input, 1, functions, 2, args, 16};
-    char *path = coxi_test_path("backlog");
-    uint64_t bytes;
-    uint32_t crc;
-    size_t len;
-    assert_code(0, coxi_backlog_write(path, &backlog, &bytes, &crc));
-    char *text = coxi_test_read(path, &len);
-    put("backlog", "1", text, len);
-    free(text);
+    put_backlog("1",
+                &(struct coxi_backlog){heads, 2, &input, 1, functions, 2, args, 16});
+}
+
+/* A closure whose results were kept, a round of two closures, of which one is not there
+ * any more, and a write. */
+TEST(seeds_of_backlogs_with_rounds)
+{
+    static const struct {
+        struct coxi_backlog_round round;
+        struct coxi_backlog_part parts[2];
+        struct coxi_backlog_update update;
+    } args = {{.first = 4,
+               .n = 2,
+               .needed = 1,
+               .sequence = UINT64_C(1) << 32,
+               .number = 7,
+               .flags = COXI_BACKLOG_DECIDED},
+              {{1, 0.5F}, {0, 0}},
+              {.variable = 1, .count = 0}};
+    const size_t round_len = sizeof(args.round) + sizeof(args.parts);
+    const struct coxi_backlog_head heads[] = {
+        {.closure = 3, .done = 3},
+        {.closure = 5, .function = 1},
+        {.closure = 6, .function = COXI_BACKLOG_ROUND, .args_len = round_len},
+        {.closure = 7,
+         .function = COXI_BACKLOG_UPDATE,
+         .args_at = round_len,
+         .args_len = sizeof(args.update)},
+    };
+    put_backlog("round", &(struct coxi_backlog){heads, 4, NULL, 0, functions, 2,
+                                                (const uint8_t *)&args, sizeof(args)});
 }
 
 /* Files of records, as tests/fuzz/data.h takes them. */

@@ -120,6 +120,15 @@ static int flush(struct cox_step *step)
     return r != 0 ? r : cox_step_fail(step, 3, "after a flush");
 }
 
+/* As a step of a round. */
+static int weigh(struct cox_step *step)
+{
+    int r = cox_step_weight(step, 2);
+    r = r != 0 ? r : pull_one(step, "w", 0);
+    return r != 0 ? r : update_one(step, "w", COX_UPDATE_ADD);
+}
+
 COX_STEPS(COX_STEP("nothing", nothing), COX_STEP("pull", pull),
           COX_STEP("update", update), COX_STEP("give", give), COX_STEP("make", make),
-          COX_STEP("use", use), COX_STEP("wait", wait), COX_STEP("flush", flush));
+          COX_STEP("use", use), COX_STEP("wait", wait), COX_STEP("flush", flush),
+          COX_STEP("weigh", weigh));
