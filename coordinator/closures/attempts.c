@@ -105,7 +105,10 @@ static void go_on(struct coxi_closure *closure, const char *where)
     } else if (!coxi_straggler_promote(closure)) {
         closure->seat = NULL;
         closure->roams = closure->roams || closure->attempts.called_back;
-        coxi_inputs_put_back(closure);
+        bool is_member = closure->round != NULL && closure->rerun == NULL;
+        if (!is_member || !coxi_round_takes_back(closure)) {
+            coxi_inputs_put_back(closure);
+        }
     }
 }
 

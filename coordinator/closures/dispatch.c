@@ -219,7 +219,7 @@ static int assign_one(struct coxi_seat *seat, struct coxi_closure *closure)
         coxi_run_times_add(&closure->future.c->times.dispatch, closure->scheduled_us);
     }
     if (is_first && closure->round != NULL) {
-        closure->round->n_given++;
+        coxi_round_given(closure, seat);
     }
     return 0;
 }
@@ -330,7 +330,9 @@ static void assign(struct cox_coordinator *c)
     }
     if (!recovery) {
         assign_any(c, &c->closures->remake_queue, COX_PRIORITY_MIN);
-        assign_by_priority(c);
+        do {
+            assign_by_priority(c);
+        } while (coxi_rounds_begin_ahead(c));
     }
     send_collected(c);
 }

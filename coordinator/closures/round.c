@@ -101,11 +101,18 @@ void coxi_round_settled(struct coxi_closure *closure)
 
 /* ---- endings that wait until it is known whether a ps has ended the round */
 
+/* Checkpoints lie between deterministic rounds (round_pause.c): if there is one ps, it need
+ * not be told not to end one meanwhile, because it has the round as a whole or not. */
+static bool is_cut_whole(const struct cox_rounds *rounds)
+{
+    return rounds->spec.deterministic == 0 || rounds->c->ps.n == 1;
+}
+
 bool coxi_round_is_owned(const struct coxi_round *round)
 {
     const struct cox_rounds *rounds = round->rounds;
-    return round->needed == round->n && !rounds->spec.deterministic &&
-           !rounds->inherited && !round->sealed && !round->sent && !round->over;
+    return round->needed == round->n && is_cut_whole(rounds) && !rounds->inherited &&
+           !round->sealed && !round->sent && !round->over;
 }
 
 void coxi_round_be_voiding(struct coxi_closure *closure)

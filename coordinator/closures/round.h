@@ -19,6 +19,7 @@
  *
  *   round.c         life; who is told of what
  *   round_order.c   which rounds wait for others
+ *   round_ahead.c   which need not
  *   round_decide.c  which members are staged; deciding, failing
  *   round_seal.c    finding out whether a ps has ended a round itself
  *   round_end.c     the end on its way to the ps, and in a replay
@@ -36,6 +37,7 @@
 #include "schema/wire.h"
 
 struct coxi_postponed;
+struct coxi_seat;
 struct coxi_round_sending; /* round_end.c */
 struct coxi_schedule_task; /* schedule.h */
 
@@ -79,6 +81,8 @@ struct coxi_round {
     bool sealing; /* the ps are being asked */
     struct coxi_postponed *postponed; /* endings that wait for the answers */
     uint32_t n_given;                 /* members that were given to a worker */
+    /* a member came back, or has a worker with several slots (round_ahead.c) */
+    bool disturbed;
     uint32_t n_staged;
     uint32_t n_out;
     struct coxi_round_sending *sending; /* requests to ps under way */
@@ -88,6 +92,15 @@ struct coxi_round {
     uint32_t n_words;
     struct coxi_round_part *parts; /* n */
     struct coxi_member members[];
+};
+
+/* How fast the rounds of a sequence follow one another (round_ahead.c). */
+struct coxi_pace_of_rounds {
+    uint64_t over_us; /* when the last one was over */
+    bool is_quick;
+    uint32_t rest;      /* so many rounds more begin one after the other */
+    uint32_t next_rest; /* and so many half of the next time */
+    uint64_t calm;      /* rounds since closures came back */
 };
 
 /* A sequence of rounds. */
@@ -102,6 +115,9 @@ struct cox_rounds {
     /* ---- the loop's own: open rounds, oldest first */
     struct coxi_round *first;
     struct coxi_round *last;
+    struct coxi_pace_of_rounds pace;
+    bool is_given; /* in c->closures->rounds.given */
+    struct cox_rounds *next_given;
 };
 
 /* ---- life */
@@ -161,6 +177,13 @@ bool coxi_round_holds(struct coxi_closure *closure);
 /* The end is on its way: others may begin. */
 void coxi_round_let_follow(struct coxi_round *round);
 
+/* Lets those rounds of a sequence begin that need not wait for others. */
+void coxi_rounds_begin(struct cox_rounds *rounds);
+
+/* True if its members must wait for earlier rounds of its sequence, or for those of an
+ * earlier client. */
+bool coxi_round_must_wait(const struct coxi_round *round);
+
 /* True if some open round must be over before this one is decided. */
 bool coxi_round_must_see(const struct coxi_round *round);
 
@@ -170,6 +193,26 @@ struct coxi_round_head coxi_round_head(const struct coxi_closure *closure,
 
 /* The round is over: others may begin. */
 void coxi_round_unlist(struct coxi_round *round);
+
+/* ---- beginning ahead (round_ahead.c) */
+
+/* True if the members of the next round may be given to workers: soon a ps will end this
+ * one. */
+bool coxi_round_is_nearly_over(const struct coxi_round *round);
+
+/* A member was given to a worker for the first time. */
+void coxi_round_given(struct coxi_closure *closure, const struct coxi_seat *seat);
+
+/* Lets rounds begin whose predecessors were given to workers as a whole. True if closures
+ * were queued. */
+bool coxi_rounds_begin_ahead(struct cox_coordinator *c);
+
+/* A member, in no list, comes back from a worker and has to run again. True: not before
+ * earlier rounds are over; then it waits in c->closures->waiting. */
+bool coxi_round_takes_back(struct coxi_closure *closure);
+
+/* The round is over. */
+void coxi_round_note_pace(const struct coxi_round *round);
 
 /* ---- the members */
 

@@ -4,7 +4,8 @@
  *
  * The members of a round run as soon as the end of the last round that they must see is
  * on its way to the ps. Their pulls name that end, and the ps answers when it has applied
- * it. So nobody waits for the answers to the end.
+ * it. So nobody waits for the answers to the end. They may even run before that, if the ps
+ * will end the round soon (round_ahead.c).
  */
 #include "common/sync.h"
 #include "coordinator/closures/inputs.h"
@@ -42,13 +43,13 @@ bool coxi_round_must_see(const struct coxi_round *round)
     return n_to_see(round) > 0;
 }
 
-/* True if its members must wait for earlier rounds of its sequence, or for those of an
- * earlier client. */
-static bool must_wait(const struct coxi_round *round)
+bool coxi_round_must_wait(const struct coxi_round *round)
 {
     const struct cox_rounds *rounds = round->rounds;
+    const struct coxi_round *first = rounds->first;
     uint64_t n = n_to_see(round);
-    bool is_soon = n == 1 && rounds->first->sent && !rounds->first->refused;
+    bool is_soon =
+        n == 1 && !first->refused && (first->sent || coxi_round_is_nearly_over(first));
     return (n > 0 && !is_soon) ||
            (rounds->spec.staleness != COX_STALENESS_ANY && has_older(rounds));
 }
@@ -92,7 +93,7 @@ static void list(struct coxi_round *round)
     rounds->last = round;
     state->n_open++;
     state->n_inherited += rounds->inherited;
-    round->waits = must_wait(round);
+    round->waits = coxi_round_must_wait(round);
 }
 
 /* Takes a member out of the list of waiting closures, and lets it run. */
@@ -120,10 +121,10 @@ static void begin(struct coxi_round *round)
     }
 }
 
-static void begin_those_that_may(struct cox_rounds *rounds)
+void coxi_rounds_begin(struct cox_rounds *rounds)
 {
     for (struct coxi_round *round = rounds->first; round != NULL; round = round->next) {
-        if (round->waits && must_wait(round)) {
+        if (round->waits && coxi_round_must_wait(round)) {
             return; /* so must all that follow */
         }
         if (round->waits) {
@@ -134,7 +135,7 @@ static void begin_those_that_may(struct cox_rounds *rounds)
 
 void coxi_round_let_follow(struct coxi_round *round)
 {
-    begin_those_that_may(round->rounds);
+    coxi_rounds_begin(round->rounds);
 }
 
 /* Looks again at rounds that were not decided because they had to see others. */
@@ -154,6 +155,7 @@ void coxi_round_unlist(struct coxi_round *round)
     struct cox_coordinator *c = rounds->c;
     struct coxi_rounds_state *state = &c->closures->rounds;
     round->over = true;
+    coxi_round_note_pace(round);
     if (round->sent) {
         atomic_fetch_sub(&state->n_sent, rounds->spec.deterministic);
     }
@@ -167,10 +169,10 @@ void coxi_round_unlist(struct coxi_round *round)
         struct cox_rounds *first = state->sequences;
         coxi_unlock(&c->lock);
         for (; first != NULL; first = first->next) {
-            begin_those_that_may(first);
+            coxi_rounds_begin(first);
         }
     } else {
-        begin_those_that_may(rounds);
+        coxi_rounds_begin(rounds);
         look_at_complete(rounds);
     }
 }

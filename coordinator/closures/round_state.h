@@ -14,8 +14,9 @@ struct coxi_round;
 struct coxi_rounds_state {
     struct coxi_round *due;     /* rounds to look at in this turn */
     struct coxi_round *blocked; /* to look at when all ps are up */
-    uint64_t epoch;             /* of the ps, when members were last looked at */
-    size_t n_inherited;         /* open rounds that an older client has left */
+    struct cox_rounds *given; /* sequences to look at: all of a round was given away */
+    uint64_t epoch;           /* of the ps, when members were last looked at */
+    size_t n_inherited;       /* open rounds that an older client has left */
     size_t n_open;
     bool is_paused; /* no end of a deterministic round is sent (round_pause.c) */
     /* ends of deterministic rounds on their way; any thread may read it */
