@@ -31,6 +31,13 @@ static inline uint32_t coxi_short_us(uint64_t ns)
     return ns / 1000u < UINT32_MAX ? (uint32_t)(ns / 1000u) : UINT32_MAX;
 }
 
+/* Adds the microseconds from `begun_ns` until now, as far as they fit. */
+static inline void coxi_add_since(uint32_t *us, uint64_t begun_ns)
+{
+    uint32_t more = coxi_short_us(coxi_now_ns() - begun_ns);
+    *us = more < UINT32_MAX - *us ? *us + more : UINT32_MAX;
+}
+
 /*
  * The CLOCK_MONOTONIC moment `timeout_ms` from now, for condition variables made by
  * coxi_cond_init. A negative timeout is a deadline that is never reached.

@@ -28,6 +28,7 @@
     X(LOAD_OPTIONS, cox_load_options, arg)                                             \
     X(METRIC_SPEC, cox_metric_spec, buckets)                                           \
     X(OPTIONS, cox_options, worker_wait_ms)                                            \
+    X(PROFILE, cox_profile, advice)                                                    \
     X(PROGRESS, cox_progress, rerun)                                                   \
     X(READER_OPTIONS, cox_reader_options, timeout_ms)                                  \
     X(READER_VARIABLE, cox_reader_variable, metric)                                    \

@@ -19,6 +19,7 @@
  *   replay_log.c  keeps what a restored ps must repeat;  replay_update.c  the client's
  *               own writes in it
  *   packing.c     checks and packs the arguments of a call
+ *   profile.c     adds up where the time of steps went
  *   announced.c   knows which variables can be used
  *
  * closures/:
@@ -84,11 +85,13 @@
  *   resume_backlog.c  takes over the backlog
  *   resume_order.c    does its work in the old order
  *
- * monitor/:
+ * monitor/: what those see who watch the run
  *
  *   exposed.c         serves how the client is, over HTTP
  *   exposed_metrics.c its metrics
+ *   profile.c         tells where the time of steps goes, and what bounds the run
  *   stats.c           counts what a run has done
+ *   tasks.c           tells which slot ran what, and when
  *
  * Threads: user threads, one loop thread, one callback thread, one that delivers
  * events, one that writes the checkpoints of triggers. The loop owns closures from the
@@ -114,6 +117,7 @@
 #include "coordinator/base/ps_set.h"
 #include "coordinator/base/saving.h"
 #include "coordinator/base/site.h"
+#include "coordinator/base/task_stream.h"
 #include "coxswain/coxswain.h"
 #include "net/message.h"
 #include "net/ps_round.h"
@@ -178,6 +182,7 @@ struct cox_coordinator {
     _Atomic(struct coxi_replay_log *) replay_log; /* set while the loop runs; or NULL */
     struct coxi_saving saving;                    /* checkpoints */
     struct coxi_announced announced;              /* variables that can be used */
+    struct coxi_task_stream task_stream;          /* what slots have run, if watched */
 
     /* guards fields of the parts and rooms, as noted there; comes before the loop's
      * mailbox */

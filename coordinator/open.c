@@ -217,6 +217,7 @@ static void coordinator_init(struct cox_coordinator *c)
     c->ps.on_lost = on_ps_lost;
     c->session = (struct coxi_session){coxi_random_id(), 1, coxi_random_id()};
     coxi_mutex_init(&c->lock);
+    coxi_task_stream_init(&c->task_stream);
     coxi_unshared(&c->lock);
     c->ids.next = 1;
     c->ids.first_unsettled = 1;
@@ -586,6 +587,7 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
     coxi_key_wipe(&c->site.key);
     cox_cluster_free(c->site.cluster);
     coxi_ps_set_fini(&c->ps);
+    coxi_task_stream_fini(&c->task_stream);
     coxi_mutex_fini(&c->saving.lock);
     free(c->saving.dir);
     coxi_events_free(c);

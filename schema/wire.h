@@ -21,6 +21,7 @@
 
 #include "schema/maybe.h"
 #include "schema/wire_files.h"
+#include "schema/wire_times.h"
 #include "schema/wire_variable.h"
 
 #ifdef __cplusplus
@@ -34,7 +35,7 @@ extern "C" {
  * wire.fbs, and a test fails if only one of the two was changed.
  */
 enum {
-    COXI_WIRE_VERSION = 11,
+    COXI_WIRE_VERSION = 12,
     COXI_WIRE_META_MAX = 16 * 1024 * 1024, /* longest encoded message, bytes */
     COXI_WIRE_NAME_MAX = 127,
     COXI_STALE_BUCKETS = 32,
@@ -445,7 +446,9 @@ struct coxi_done {
     const float *weights; /* of each closure; NULL: each counts 1 in its round */
     /* closures whose commits were answered with coxi_status.ended */
     const uint32_t *ended;
-    size_t n_ended; /* decoded: rising indices of closures */
+    size_t n_ended;                      /* decoded: rising indices of closures */
+    const struct coxi_step_times *times; /* of each closure; NULL: not known */
+    uint64_t sent_us;
 };
 
 /* ResultWant (closure, attempt) and Result: the results of a closure that a worker

@@ -133,8 +133,12 @@ Body encode_done(Builder &b, const struct coxi_done &m)
     auto kept = encode_numbers(b, m.kept, m.n_kept);
     auto ended = encode_numbers(b, m.ended, m.n_ended);
     auto weights = one_for_each(b, m.weights, m.n_closures);
+    fb::Offset<fb::Vector<const wire::StepTimes *>> times = {};
+    if (m.times != nullptr) {
+        times = structs<wire::StepTimes>(b, m.times, m.n_closures);
+    }
     return wire::CreateDone(b, closures, kept, m.echo_us, m.held_us, m.commit_us,
-                            weights, ended)
+                            weights, ended, times, m.sent_us)
         .Union();
 }
 
@@ -143,10 +147,12 @@ bool decode_done(const wire::Done *m, struct coxi_done *ret)
     ret->echo_us = m->echo_us();
     ret->held_us = m->held_us();
     ret->commit_us = m->commit_us();
+    ret->sent_us = m->sent_us();
     return take_array(m->closures(), &ret->closures, &ret->n_closures) &&
            decode_numbers(m->kept(), ret->n_closures, &ret->kept, &ret->n_kept) &&
            decode_numbers(m->ended(), ret->n_closures, &ret->ended, &ret->n_ended) &&
-           take_one_for_each(m->weights(), ret->n_closures, &ret->weights);
+           take_one_for_each(m->weights(), ret->n_closures, &ret->weights) &&
+           take_one_for_each(m->times(), ret->n_closures, &ret->times);
 }
 
 Body encode_recall(Builder &b, const struct coxi_recall &m)

@@ -34,6 +34,7 @@ SAME_LAYOUT(coxi_round_part, RoundPart);
 SAME_LAYOUT(coxi_round_head, RoundHead);
 SAME_LAYOUT(coxi_closure_head, ClosureHead);
 SAME_LAYOUT(coxi_done_head, DoneHead);
+SAME_LAYOUT(coxi_step_times, StepTimes);
 SAME_LAYOUT(coxi_recall_head, RecallHead);
 SAME_LAYOUT(coxi_crashed_head, CrashedHead);
 
@@ -245,8 +246,8 @@ fb::Offset<fb::Vector<T>> one_for_each(Builder &b, const T *array, size_t n)
                                      : fb::Offset<fb::Vector<T>>();
 }
 
-template <typename T>
-bool take_one_for_each(const fb::Vector<T> *vector, size_t n_closures, const T **ret)
+template <typename T, typename Vector>
+bool take_one_for_each(const Vector *vector, size_t n_closures, const T **ret)
 {
     size_t n = 0;
     bool taken = take_array(vector, ret, &n);

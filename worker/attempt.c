@@ -40,10 +40,12 @@ void coxi_attempt_expect(struct coxi_attempt *attempt, struct coxi_answers *answ
     coxi_unlock(&attempt->lock);
 }
 
-int coxi_attempt_wait(struct coxi_attempt *attempt, struct coxi_answers *answers)
+int coxi_attempt_wait(struct coxi_attempt *attempt, struct coxi_answers *answers,
+                      uint32_t *waited_us)
 {
     struct coxi_patience patience = {0};
     coxi_lock(&attempt->lock);
+    uint64_t begun_ns = answers->n_pending > 0 ? coxi_now_ns() : 0;
     /* Each request ends, at the latest by its deadline (coxi_psc_tick). */
     while (answers->n_pending > 0) {
         if (coxi_patience_wait(&patience, &attempt->answered, &attempt->lock)) {
@@ -57,6 +59,9 @@ int coxi_attempt_wait(struct coxi_attempt *attempt, struct coxi_answers *answers
     int r = answers->code;
     answers->code = 0;
     coxi_unlock(&attempt->lock);
+    if (begun_ns != 0) {
+        coxi_add_since(waited_us, begun_ns);
+    }
     return r == 0 ? 0 : coxi_error(r, "%s", answers->text);
 }
 
@@ -104,8 +109,8 @@ static void count(const struct coxi_attempt *attempt, bool committed)
     if (coxi_attempt_is_watched(attempt)) {
         (void)atomic_fetch_add(attempt->code == 0 ? &figures->done : &figures->failed,
                                1);
-        if (committed && attempt->committed_us != 0) {
-            coxi_latency_add(&figures->commits, coxi_now_us() - attempt->committed_us);
+        if (committed) {
+            coxi_latency_add(&figures->commits, attempt->times.commit_us);
         }
     }
 }
@@ -116,11 +121,9 @@ void coxi_attempt_give_back(struct coxi_attempt *attempt, bool committed)
     coxi_lock(&run->lock);
     coxi_spare_put(&run->spare_attempts, &attempt->spare);
     if (committed) {
-        if (attempt->committed_us != 0) {
-            uint64_t now_us = coxi_now_us();
-            coxi_least_note(&run->commit_us, now_us,
-                            (double)(now_us - attempt->committed_us));
-        }
+        coxi_least_note(&run->commit_us,
+                        attempt->returned_ns / 1000 + attempt->times.commit_us,
+                        attempt->times.commit_us);
         run->n_committing--;
         (void)pthread_cond_signal(&run->room);
     }
@@ -131,6 +134,9 @@ void coxi_attempt_give_back(struct coxi_attempt *attempt, bool committed)
 void coxi_attempt_end(struct coxi_attempt *attempt, bool committed)
 {
     struct coxi_run *run = attempt->run;
+    if (committed) {
+        coxi_add_since(&attempt->times.commit_us, attempt->returned_ns);
+    }
     struct coxi_report report = {
         .closure = attempt->head.closure,
         .attempt = attempt->head.attempt,
@@ -139,6 +145,7 @@ void coxi_attempt_end(struct coxi_attempt *attempt, bool committed)
         .run_us = attempt->run_us,
         .weight = attempt->weight,
         .ended = atomic_load(&attempt->round_ended),
+        .times = &attempt->times,
         .touched = attempt->touched,
         .result = attempt->code == 0 ? (const void *)attempt->results.data
                                      : attempt->code_text,

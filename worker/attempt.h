@@ -71,6 +71,10 @@ struct coxi_running {
     struct coxi_closure_head head;
     uint64_t layouts;  /* layouts that the run had received when it came */
     uint32_t grace_ms; /* from a deadline to the end of the process */
+    uint32_t slot;     /* its number; fixed */
+    bool waited;       /* the slot's own: it had nothing to run before this */
+    /* when the slot had last finished something; 0: never. The slot's own */
+    uint64_t free_ns;
     /* ENDING, because the step did not return in its grace after OVERRUN */
     bool overran;
     uint64_t kill_at_ns; /* CANCELLED, OVERRUN: when to end the process */
@@ -249,8 +253,10 @@ struct coxi_attempt {
 
     struct coxi_mutex lock; /* guards all struct coxi_answers; leaf */
     pthread_cond_t answered;
-    struct coxi_answers commits; /* of the segment */
-    uint64_t committed_us; /* when the last segment was submitted; 0: not measured */
+    struct coxi_answers commits;  /* of the segment */
+    struct coxi_step_times times; /* where its time has gone so far */
+    /* when the step had returned and its commit could be submitted */
+    uint64_t returned_ns;
 
     uint32_t *touched; /* n_targets entries */
     uint32_t n_targets;
@@ -261,13 +267,14 @@ struct coxi_attempt {
  * Requests that the slot waits for. Call _expect before each request. When one has
  * ended, or could not be submitted, call _answered, on any thread (true: that was the
  * last). _wait returns when all have ended, with the first code that was not 0, and its
- * text as the error text. A ps that does not answer in time counts as lost:
- * COX_EPSLOST.
+ * text as the error text, and adds the time that it has waited to *waited_us. A ps that
+ * does not answer in time counts as lost: COX_EPSLOST.
  */
 void coxi_attempt_expect(struct coxi_attempt *attempt, struct coxi_answers *answers);
 bool coxi_attempt_answered(struct coxi_attempt *attempt, struct coxi_answers *answers,
                            int code, const char *text);
-int coxi_attempt_wait(struct coxi_attempt *attempt, struct coxi_answers *answers);
+int coxi_attempt_wait(struct coxi_attempt *attempt, struct coxi_answers *answers,
+                      uint32_t *waited_us);
 
 /* True if somebody watches the worker, so that it counts (worker/figures.h). */
 static inline bool coxi_attempt_is_watched(const struct coxi_attempt *attempt)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/clock.h"
 #include "common/error.h"
 #include "coxswain/dataset.h"
 #include "data/reader.h"
@@ -85,12 +86,14 @@ int coxi_batches_next(struct coxi_attempt *attempt, struct cox_batch *ret)
     if (r != 0) {
         return r;
     }
+    uint64_t begun_ns = coxi_now_ns();
     if (attempt->batches == NULL) {
         r = begin(attempt, task);
     }
     if (r == 0) {
         r = coxi_reader_next(attempt->batches->reader, ret);
     }
+    coxi_add_since(&attempt->times.data_us, begun_ns);
     return r == 0 || r == COX_EEOF ? r : unread(attempt, r);
 }
 

@@ -20,8 +20,6 @@
 #include "common/sync.h"
 #include "worker/overflow.h"
 
-enum { MEASURED = 16 }; /* the time of every 16th commit is measured */
-
 /* ---- acknowledgements */
 
 /* Takes one off the pending acknowledgements (the slot may hold one itself). If none is
@@ -178,14 +176,20 @@ static bool wait_for_place(struct coxi_run *run, struct coxi_running *running)
     return false;
 }
 
-static bool enter_window(struct coxi_run *run, struct coxi_running *running)
+static bool enter_window(struct coxi_attempt *attempt)
 {
+    struct coxi_run *run = attempt->run;
     coxi_lock(&run->lock);
-    bool entered = !window_is_full(run) || wait_for_place(run, running);
+    bool waits = window_is_full(run);
+    bool entered = !waits || wait_for_place(run, attempt->running);
     if (entered) {
         run->n_committing++;
     }
     coxi_unlock(&run->lock);
+    if (waits) {
+        coxi_add_since(&attempt->times.place_us, attempt->returned_ns);
+        attempt->returned_ns = attempt->running->free_ns = coxi_now_ns();
+    }
     return entered;
 }
 
@@ -198,15 +202,12 @@ bool coxi_commit_last(struct coxi_attempt *attempt)
     if (n_touched == 0) {
         attempt->touched[n_touched++] = attempt->last_ps;
     }
-    if (!enter_window(attempt->run, attempt->running)) {
+    if (!enter_window(attempt)) {
         attempt->code = COX_ECANCELLED;
         (void)strcpy(attempt->code_text, "cancelled before it was committed");
         coxi_attempt_end(attempt, false);
         return true;
     }
-    bool measured =
-        attempt->head.closure % MEASURED == 0 || coxi_attempt_is_watched(attempt);
-    attempt->committed_us = measured ? coxi_now_us() : 0;
     submit_segment(attempt, n_touched, true);
     acknowledged(attempt, 0, "");
     return true;
@@ -235,7 +236,7 @@ int coxi_commit_flush(struct coxi_attempt *attempt)
     coxi_run_flush_reports(attempt->run); /* this may take a while */
     attempt->last_ps = attempt->touched[0];
     submit_segment(attempt, n_touched, false);
-    int r = coxi_attempt_wait(attempt, &attempt->commits);
+    int r = coxi_attempt_wait(attempt, &attempt->commits, &attempt->times.flush_us);
     if (r != 0) {
         attempt->lost = coxi_attempt_break(attempt, r);
     }

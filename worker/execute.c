@@ -183,6 +183,7 @@ static void attempt_reset(struct coxi_attempt *attempt, struct coxi_running *run
     attempt->args_ready = false;
     attempt->results.len = 0;
     attempt->run_us = 0;
+    attempt->times = (struct coxi_step_times){.slot = running->slot};
     attempt->step_code = 0;
     attempt->step_failed = false;
     attempt->broken = 0;
@@ -298,11 +299,22 @@ static void judge_cancelled(struct coxi_attempt *attempt, enum coxi_running_stat
     attempt->step_code = 0;
 }
 
+/* Notes when the step begins, and for how long its slot has had no closure of its run. */
+static void note_start(struct coxi_attempt *attempt, uint64_t now_ns)
+{
+    const struct coxi_running *running = attempt->running;
+    attempt->times.begin_us = now_ns / 1000;
+    if (running->waited && running->free_ns > attempt->run->begun_ns) {
+        attempt->times.idle_us = coxi_short_us(now_ns - running->free_ns);
+    }
+}
+
 static void run_step(struct coxi_attempt *attempt, struct coxi_function *function)
 {
     struct coxi_running *running = attempt->running;
     coxi_recorder_begin(running->recorder, &attempt->run->session, &attempt->head);
     uint64_t start = coxi_now_ns();
+    note_start(attempt, start);
     atomic_store_explicit(&running->started_ns, start, memory_order_relaxed);
     attempt->function = function;
     int returned = function->run(&attempt->step);
@@ -316,7 +328,8 @@ static void run_step(struct coxi_attempt *attempt, struct coxi_function *functio
     give_back_scratch(attempt);
     enum coxi_running_state state = coxi_running_end(running);
     coxi_recorder_end(running->recorder);
-    attempt->run_us = coxi_short_us(coxi_now_ns() - start);
+    attempt->returned_ns = running->free_ns = coxi_now_ns();
+    attempt->run_us = coxi_short_us(running->free_ns - start);
     if (coxi_attempt_is_watched(attempt)) {
         coxi_latency_add(&attempt->run->figures->steps, attempt->run_us);
     }

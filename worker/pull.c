@@ -526,10 +526,12 @@ int coxi_pull_wait(struct coxi_attempt *attempt, struct coxi_fetch *fetch)
     if (!is_under_way(attempt, fetch)) {
         return coxi_error(COX_EINVAL, "this pull is not under way");
     }
-    uint64_t begun_ns = coxi_figures_begin(attempt->run->figures);
-    int r = coxi_attempt_wait(attempt, &fetch->answers);
-    if (begun_ns != 0) {
-        coxi_figures_end(&attempt->run->figures->pulls, begun_ns);
+    uint32_t before_us = attempt->times.pull_us;
+    int r = coxi_attempt_wait(attempt, &fetch->answers, &attempt->times.pull_us);
+    attempt->times.n_pulls++;
+    if (coxi_attempt_is_watched(attempt)) {
+        coxi_latency_add(&attempt->run->figures->pulls,
+                         attempt->times.pull_us - before_us);
     }
     fetch->under_way = false;
     if (r == 0 && !fetch->at_once) {
@@ -560,7 +562,7 @@ void coxi_pulls_end(struct coxi_attempt *attempt)
     for (size_t i = 0; i < COXI_FETCHES_MAX; i++) {
         struct coxi_fetch *fetch = attempt->scratch->fetches[i];
         if (fetch != NULL && fetch->under_way) {
-            (void)coxi_attempt_wait(attempt, &fetch->answers);
+            (void)coxi_attempt_wait(attempt, &fetch->answers, &attempt->times.pull_us);
             fetch->under_way = false;
         }
     }

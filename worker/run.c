@@ -34,6 +34,7 @@ int coxi_run_new(const struct coxi_run_options *options,
     run->options = *options;
     run->figures = coxi_recorder_figures(options->recorder);
     run->session = *session;
+    run->begun_ns = coxi_now_ns();
     run->control = coxi_link_ref(control);
     run->data_connection = options->connection;
     coxi_mutex_init(&run->lock);
@@ -434,8 +435,9 @@ void coxi_run_echo(struct coxi_run *run, uint64_t sent_us)
 /* Adds how long messages to the client and commits to the ps take. Report lock held. */
 static void tell_ways(struct coxi_run *run, struct coxi_done *done)
 {
+    done->sent_us = coxi_now_us();
     if (run->echo_us != 0) {
-        uint64_t held_us = coxi_now_us() - run->heard_us;
+        uint64_t held_us = done->sent_us - run->heard_us;
         done->echo_us = run->echo_us;
         done->held_us = held_us < UINT32_MAX ? (uint32_t)held_us : UINT32_MAX;
         run->echo_us = 0;
@@ -457,6 +459,7 @@ static void send_reports(struct coxi_run *run)
     message.done.kept = run->kept;
     message.done.n_kept = run->n_kept;
     message.done.weights = run->weighed ? run->weights : NULL;
+    message.done.times = run->times;
     message.done.ended = run->ended;
     message.done.n_ended = run->n_ended;
     tell_ways(run, &message.done);
@@ -537,6 +540,8 @@ void coxi_run_report(struct coxi_run *run, const struct coxi_report *report)
         run->n_ended += report->ended;
         run->weights[run->n_reports] = report->weight;
         run->weighed = run->weighed || (report->code == 0 && report->weight != 1);
+        run->times[run->n_reports] =
+            report->times != NULL ? *report->times : (struct coxi_step_times){0};
         run->reports[run->n_reports++] = head;
     } else {
         /* A result that cannot be reported is lost, so the session must begin anew. */

@@ -72,6 +72,7 @@ struct coxi_run {
     struct coxi_run_options options;
     struct coxi_figures *figures; /* of the recorder; or NULL */
     struct coxi_session session;
+    uint64_t begun_ns;
     atomic_bool closed; /* the client is gone */
     /* for its cancelled steps, as last told by the client */
     atomic_uint grace_ms;
@@ -111,6 +112,7 @@ struct coxi_run {
     atomic_size_t n_reports; /* written under the lock */
     /* indices of the reports whose results stay here */
     uint32_t kept[COXI_REPORTS_MAX];
+    struct coxi_step_times times[COXI_REPORTS_MAX];
     float weights[COXI_REPORTS_MAX]; /* of each report in its round ... */
     bool weighed;                    /* ... unless all of them are 1 */
     size_t n_kept;
@@ -218,6 +220,7 @@ struct coxi_report {
     bool kept;    /* the results stay here; `result`: their size in bytes, a u64 */
     float weight; /* how much the closure counts in its round */
     bool ended;   /* a ps that has its commit has the end of the round */
+    const struct coxi_step_times *times; /* NULL: its step has not run */
 };
 void coxi_run_report(struct coxi_run *run, const struct coxi_report *report);
 

@@ -304,11 +304,13 @@ static bool take(struct coxi_slot *slot, struct coxi_batch **ret, size_t *ret_i)
     COXI_REQUIRES(slot->slots->lock)
 {
     struct coxi_slots *slots = slot->slots;
+    slot->running.waited = false;
     while (!slots->stop && (slots->tended != NULL || !may_take(slots))) {
         struct coxi_run *run = slots->alone ? NULL : take_tended(slots);
         if (run != NULL) {
             tend(slots, slot, run);
         } else {
+            slot->running.waited = true;
             coxi_wait_for_work(&slots->work, &slots->lock);
         }
     }
@@ -399,6 +401,7 @@ int coxi_slots_new(const struct coxi_slots_options *options, struct coxi_slots *
     for (uint32_t i = 0; r == 0 && i < options->n; i++) {
         struct coxi_slot *slot = &slots->threads[i];
         slot->slots = slots;
+        slot->running.slot = i;
         slot->running.recorder = coxi_recorder_slot(options->recorder, i);
         r = coxi_thread_start(&slot->thread, "cox:slot", slot_thread, slot);
         slots->n_threads += r == 0 ? 1 : 0;

@@ -28,7 +28,9 @@
 #include "coordinator/base/alive.h"
 #include "coordinator/base/cause.h"
 #include "coordinator/base/event.h"
+#include "coordinator/base/profile.h"
 #include "coordinator/base/ps_set.h"
+#include "coordinator/base/task_stream.h"
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/dispatch.h"
 #include "coordinator/closures/futures.h"
@@ -260,6 +262,7 @@ struct answer {
     bool kept;    /* the result is the number of bytes that the worker keeps */
     float weight; /* how much it counts in its round */
     bool ended;   /* a ps has the end of its round */
+    const struct coxi_step_times *times; /* NULL: its step has not run */
 };
 
 /* A call of the function took `run_us`. */
@@ -388,6 +391,21 @@ static struct coxi_closure *find_ended(struct coxi_seat *seat,
     return coxi_straggler_ended(seat, closure, head) ? closure : NULL;
 }
 
+/* Adds the step to the task stream. */
+static void note_span(struct coxi_seat *seat, const struct cox_function *function,
+                      const struct answer *answer)
+{
+    const struct coxi_task_stream_span span = {
+        .function = function,
+        .begin_us = coxi_peer_clock_ours(&seat->ways.clock, answer->times->begin_us),
+        .run_us = answer->head->run_us,
+        .worker = seat->worker->index,
+        .slot = answer->times->slot,
+        .code = answer->head->code,
+    };
+    coxi_task_stream_add(&seat->c->task_stream, &span);
+}
+
 static void handle_answer(struct coxi_seat *seat, const struct answer *answer)
 {
     const struct coxi_done_head *head = answer->head;
@@ -397,6 +415,13 @@ static void handle_answer(struct coxi_seat *seat, const struct answer *answer)
         coxi_seat_forget(seat, coxi_closure_id(head->closure), head->attempt);
     if (was_there && (head->code == 0 || head->run_us > 0)) {
         coxi_seat_note_time(seat, head->run_us); /* its step has run */
+    }
+    if (closure != NULL && answer->times != NULL) {
+        coxi_profile_note(&closure->function->profile, head->run_us, answer->times,
+                          seat->c->closures->n_queued == 0);
+        if (coxi_task_stream_is_watched(&seat->c->task_stream)) {
+            note_span(seat, closure->function, answer);
+        }
     }
     if (closure != NULL) {
         attempt_ended(seat, closure, answer);
@@ -413,11 +438,15 @@ int coxi_attempts_done(struct coxi_worker *worker, const struct coxi_done *done,
     struct coxi_seat *seat = worker->seat;
     size_t n_kept = 0;
     size_t n_ended = 0;
+    coxi_ways_note(&seat->ways, done);
     for (size_t i = 0; i < done->n_closures; i++) {
         const struct coxi_done_head *head = &done->closures[i];
         struct answer answer = {.head = head, .weight = 1};
         if (done->weights != NULL && head->code == 0) {
             answer.weight = done->weights[i];
+        }
+        if (done->times != NULL && done->times[i].begin_us != 0) {
+            answer.times = &done->times[i];
         }
         answer.kept = n_kept < done->n_kept && done->kept[n_kept] == i;
         n_kept += answer.kept;
@@ -436,7 +465,6 @@ int coxi_attempts_done(struct coxi_worker *worker, const struct coxi_done *done,
         }
         handle_answer(seat, &answer);
     }
-    coxi_ways_note(&seat->ways, done);
     coxi_seat_update(seat);
     return 0;
 }

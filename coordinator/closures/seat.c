@@ -67,6 +67,9 @@ void coxi_ways_note(struct coxi_ways *ways, const struct coxi_done *done)
     uint64_t away_us = now_us - done->echo_us;
     if (done->echo_us != 0 && away_us < UINT32_MAX && away_us >= done->held_us) {
         coxi_least_note(&ways->client_us, now_us, (double)(away_us - done->held_us));
+        /* as if the dispatch had been held on its way there, and not at the worker */
+        coxi_peer_clock_note(&ways->clock, done->echo_us + done->held_us, done->sent_us,
+                             now_us);
     }
     ways->ps_us = done->commit_us;
 }

@@ -9,6 +9,7 @@
 #define COXI_COORDINATOR_CLOSURES_SEAT_H
 
 #include "common/clock.h"
+#include "common/peer_clock.h"
 #include "coordinator/closures/closure.h"
 #include "coordinator/workers/worker.h"
 
@@ -24,6 +25,7 @@ struct coxi_ways {
     struct coxi_least client_us; /* from the client to the worker */
     /* from the worker to the ps, until commits are acknowledged; 0: not known */
     double ps_us;
+    struct coxi_peer_clock clock; /* the worker's */
 };
 
 struct coxi_seat {

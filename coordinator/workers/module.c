@@ -19,6 +19,10 @@
 static void module_free(struct cox_module *module)
 {
     if (module != NULL) {
+        for (uint32_t i = 0; module->functions != NULL && i < module->info.n_steps;
+             i++) {
+            free(module->functions[i].profile);
+        }
         free(module->functions);
         free(module->bytes);
         free(module->name);

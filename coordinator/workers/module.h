@@ -17,6 +17,9 @@ struct cox_function {
     /* ---- the loop's own: how long its calls run (attempts.c) */
     uint32_t n_samples; /* at most COXI_SAMPLES, which means "or more" */
     double average_us;
+
+    /* where the time of its steps went (base/profile.h); NULL: none has run */
+    struct coxi_profile *_Atomic profile;
 };
 
 struct cox_module {

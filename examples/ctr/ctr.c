@@ -427,6 +427,19 @@ static int train_all(struct client *client)
 
 /* ---- the end */
 
+static void print_profile(const struct cox_profile *p)
+{
+    static const char *const names[] = {"data", "pull", "compute", "step", "commit"};
+    const struct cox_durations of[] = {p->data, p->pull, p->compute, p->step,
+                                       p->commit};
+    (void)printf("%llu steps, in ms    p50     p99\n", (unsigned long long)p->steps);
+    for (size_t i = 0; i < sizeof(of) / sizeof(*of); i++) {
+        (void)printf("  %-10s %9.2f %7.2f\n", names[i], 1e-3 * (double)of[i].p50_us,
+                     1e-3 * (double)of[i].p99_us);
+    }
+    (void)printf("%s\n\n", p->advice);
+}
+
 static int finish(struct client *client)
 {
     const struct options *o = client->options;
@@ -452,6 +465,8 @@ static int finish(struct client *client)
         return client->evaluator_code;
     }
     char line[1024] = "";
+    struct cox_profile profile = COX_PROFILE_INIT;
+    (void)cox_profile(client->c, client->train, &profile);
     if (isatty(STDOUT_FILENO) != 0) {
         (void)printf("\r\033[K");
     }
@@ -460,6 +475,7 @@ static int finish(struct client *client)
                  "eval.jsonl and logs are in %s\n\n",
                  (unsigned long long)rows, seconds, (double)rows / seconds, o->epochs,
                  o->train, o->out);
+    print_profile(&profile);
     (void)printf(
         "{\"examples\": %llu, \"examples_per_s\": %.0f, \"steps\": %zu, "
         "\"epochs\": %d, \"checkpoints\": %llu, \"evaluations\": %d, "

@@ -54,6 +54,7 @@
 #include "coxswain/metric.h"
 #include "coxswain/module.h"
 #include "coxswain/options.h"
+#include "coxswain/profile.h"
 #include "coxswain/reader.h"
 #include "coxswain/round.h"
 #include "coxswain/staleness.h"

@@ -32,6 +32,8 @@ static const struct coxi_kept_input kept_inputs[] = {{0, 2, 61, "x", "gradient"}
                                                      {1, 0, 62, "", ""}};
 static const struct coxi_done_head done_heads[] = {{201, 1, 0, 0, 3, 16, 1234},
                                                    {202, 2, -17, -5, 0, 21, 5678}};
+static const struct coxi_step_times step_times[] = {
+    {0x7777777777777777, 1, 2, 3, 4, 5, 6, 7, 8}, {0}};
 
 #define SCHEDULE {4, 19.0f, 20.0f, 21.0f, 0x5555555555555555, 0x6666666666666666}
 
@@ -139,7 +141,7 @@ static const struct coxi_message samples[] = {
                                     78, rounds}},
     [COXI_RECALL] = {.recall = {recalled, LEN(recalled), true, true, 1000}},
     [COXI_DONE] = {.done = {done_heads, LEN(done_heads), numbers + 1, 1, 72, 73, 74,
-                            weights, numbers, 1}},
+                            weights, numbers, 1, step_times, 79}},
     [COXI_VOID] = {.void_ = {SESSION, 49, 3, 61}},
     [COXI_VOIDED] = {.voided = {-21, "fenced", voided, LEN(voided), touched,
                                 LEN(touched)}},
@@ -467,6 +469,9 @@ static void same_done(message *a, message *b)
     assert_int_equal(a->done.echo_us, b->done.echo_us);
     assert_int_equal(a->done.held_us, b->done.held_us);
     assert_int_equal(a->done.commit_us, b->done.commit_us);
+    ASSERT_SAME_ARRAY(a->done.times, a->done.n_closures, b->done.times,
+                      b->done.n_closures);
+    assert_int_equal(a->done.sent_us, b->done.sent_us);
 }
 
 static void same_result(message *a, message *b)

@@ -154,6 +154,13 @@ static int carry(struct cox_step *step)
     return r != 0 ? r : cox_step_add(step, counter, &value);
 }
 
+/* As hold, and then as carry. */
+static int hold_and_carry(struct cox_step *step)
+{
+    int r = hold(step);
+    return r != 0 ? r : carry(step);
+}
+
 /* Returns its arguments. */
 static int echo(struct cox_step *step)
 {
@@ -181,4 +188,5 @@ COX_STEPS(COX_STEP("hold", hold), COX_STEP("hold_and_count", hold_and_count),
           COX_STEP("count_or_fail", count_or_fail), COX_STEP("number_off", number_off),
           COX_STEP("nothing", nothing), COX_STEP("echo", echo), COX_STEP("fail", fail),
           COX_STEP("straggle", straggle), COX_STEP("carry", carry),
-          COX_STEP("measure", measure), COX_STEP("watch_and_count", watch_and_count));
+          COX_STEP("hold_and_carry", hold_and_carry), COX_STEP("measure", measure),
+          COX_STEP("watch_and_count", watch_and_count));

@@ -1,0 +1,18 @@
+/* Text as JSON strings, for writers that need no tree of values. Any bytes make valid
+ * JSON: what is not UTF-8 becomes U+FFFD. Any thread. */
+#ifndef COXI_COMMON_JSON_TEXT_H
+#define COXI_COMMON_JSON_TEXT_H
+
+#include "common/buffer.h"
+
+enum { COXI_JSON_CHAR_MAX = 6 };
+
+/* Writes the first character of `len` bytes (at least 1) to `to`, escaped where JSON
+ * demands it. Returns how many bytes it wrote; *ret_read: how many of `text` it read. */
+size_t coxi_json_char(const char *text, size_t len, char to[COXI_JSON_CHAR_MAX],
+                      size_t *ret_read);
+
+/* Appends a string with its quotes. COX_ENOMEM. */
+int coxi_json_text(struct coxi_buffer *out, const char *text);
+
+#endif
