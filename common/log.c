@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -16,6 +17,7 @@
 
 #include "common/clock.h"
 #include "common/error.h"
+#include "common/log_json.h"
 #include "common/log_line.h"
 
 static const char *const level_names[] = {"debug", "info", "warn", "error"};
@@ -26,6 +28,9 @@ static int log_fd = STDERR_FILENO;
 static int alert_fd = -1;
 static enum coxi_log_level alert_least;
 static uint64_t log_max_bytes; /* 0: no bound */
+static atomic_bool log_json;
+
+enum { LINE_MAX_BYTES = 2048 };
 
 void coxi_log_init(const char *role, uint32_t index, enum coxi_log_level least)
 {
@@ -64,11 +69,40 @@ int coxi_log_level_parse(const char *text, enum coxi_log_level *ret)
                       text);
 }
 
+int coxi_log_format(const char *format)
+{
+    const char *chosen =
+        format != NULL ? format
+                       : getenv("COX_LOG_FORMAT"); /* NOLINT(concurrency-mt-unsafe) */
+    bool json = chosen != NULL && strcmp(chosen, "json") == 0;
+    if (!json && chosen != NULL && *chosen != '\0' && strcmp(chosen, "text") != 0) {
+        return coxi_error(COX_EINVAL, "%s is '%s': text or json",
+                          format != NULL ? "the log's format" : "COX_LOG_FORMAT",
+                          chosen);
+    }
+    atomic_store(&log_json, json);
+    return 0;
+}
+
+bool coxi_log_is_json(void)
+{
+    return atomic_load(&log_json);
+}
+
+/* Writes a line, of which the last byte is free for its end. */
+static void write_to(int fd, char *line, size_t len)
+{
+    line[len++] = '\n';
+    /* Ignore errors, because there is no other place to report them. */
+    (void)!write(fd, line, len);
+}
+
 static void write_line(enum coxi_log_level level, const char *event, const char *format,
                        va_list args)
 {
     int saved = errno;
-    char line[2048];
+    char line[LINE_MAX_BYTES];
+    char json[8 * LINE_MAX_BYTES + 16];
     struct timespec now;
     struct tm utc;
     (void)clock_gettime(CLOCK_REALTIME, &now);
@@ -78,11 +112,14 @@ static void write_line(enum coxi_log_level level, const char *event, const char 
         line + used, sizeof(line) - used, ".%03ldZ level=%s role=%s index=%u event=%s ",
         now.tv_nsec / 1000000, level_names[level], log_role, log_index, event);
     used += coxi_log_text(line + used, sizeof(line) - 1 - used, format, args);
-    line[used++] = '\n';
-    /* Ignore errors, because there is no other place to report them. */
-    (void)!write(log_fd, line, used);
+    char *out = line;
+    if (coxi_log_is_json()) {
+        used = coxi_log_json(line, used, json);
+        out = json;
+    }
+    write_to(log_fd, out, used);
     if (alert_fd >= 0 && level >= alert_least) {
-        (void)!write(alert_fd, line, used);
+        write_to(alert_fd, out, used);
     }
     errno = saved;
 }

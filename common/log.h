@@ -21,6 +21,14 @@ void coxi_log_init(const char *role, uint32_t index, enum coxi_log_level least);
 /* "debug", "info", "warn", "error" to a level; COX_EINVAL otherwise. */
 int coxi_log_level_parse(const char *text, enum coxi_log_level *ret);
 
+/*
+ * Chooses the format of all lines: "text", or "json", one object a line
+ * (common/log_json.h). NULL: what COX_LOG_FORMAT in the environment says; without that,
+ * "text". COX_EINVAL: it is neither. At start, but a second call may come at any time.
+ */
+int coxi_log_format(const char *format);
+bool coxi_log_is_json(void);
+
 /* Lines go to this file descriptor (borrowed) instead of standard error. At start. */
 void coxi_log_to(int fd);
 

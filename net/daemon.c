@@ -95,6 +95,9 @@ int coxi_daemon_start(struct coxi_daemon_options *options, const char *role)
 {
     enum coxi_log_level level;
     int r = coxi_log_level_parse(options->log_level, &level);
+    if (r == 0) {
+        r = coxi_log_format(options->log_format);
+    }
     if (r != 0) {
         return r;
     }

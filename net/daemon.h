@@ -21,6 +21,7 @@ struct coxi_daemon_options {
     const char *listen;
     const char *address_file;
     const char *log_level;
+    const char *log_format;
     const char *alerts;
     int64_t log_max;
     int64_t index;
@@ -71,6 +72,12 @@ struct coxi_daemon_options {
          .choices = "debug|info|warn|error",                                           \
          .fallback = "info",                                                           \
          .help = "least level that is logged"},                                        \
+        {.name = "log-format",                                                         \
+         .type = COXI_OPTION_CHOICE,                                                   \
+         .offset = offsetof(config, daemon.log_format),                                \
+         .choices = "text|json",                                                       \
+         .help = "json: each line of the log is a JSON object (default: what "         \
+                 "$COX_LOG_FORMAT says, without that text)"},                          \
         {.name = "log-max",                                                            \
          .type = COXI_OPTION_BYTES,                                                    \
          .offset = offsetof(config, daemon.log_max),                                   \

@@ -51,9 +51,10 @@ int coxi_attempt_wait(struct coxi_attempt *attempt, struct coxi_answers *answers
         if (coxi_patience_wait(&patience, &attempt->answered, &attempt->lock)) {
             coxi_log(
                 COXI_LOG_WARN, "step_waits",
-                "closure=%llu for=ps n_requests=%zu seconds=%llu",
+                "closure=%llu for=ps n_requests=%zu seconds=%llu run=%016llx",
                 (unsigned long long)attempt->head.closure, (size_t)answers->n_pending,
-                (unsigned long long)coxi_patience_seconds(&patience, coxi_now_ms()));
+                (unsigned long long)coxi_patience_seconds(&patience, coxi_now_ms()),
+                (unsigned long long)attempt->run->session.run);
         }
     }
     int r = answers->code;

@@ -108,10 +108,12 @@ static bool end_for_step(struct coxi_slots *slots, struct coxi_running *running,
     }
     coxi_recorder_excuse(slots->options.recorder);
     coxi_log(COXI_LOG_ERROR, "step_not_returned",
-             "closure=%llu attempt=%u function=%s after=%s timeout_ms=%u grace_ms=%u",
+             "closure=%llu attempt=%u function=%s after=%s timeout_ms=%u grace_ms=%u "
+             "run=%016llx",
              (unsigned long long)running->head.closure, running->head.attempt,
              function != NULL ? function->name : "", overrun ? "timeout" : "cancel",
-             running->head.timeout_ms, running->grace_ms);
+             running->head.timeout_ms, running->grace_ms,
+             (unsigned long long)running->run->session.run);
     return true;
 }
 

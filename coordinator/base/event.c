@@ -17,6 +17,7 @@
 
 #include <assert.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -129,6 +130,12 @@ static void write_line(const struct cox_event *event, uint64_t left_out)
 {
     char ids[256] = "";
     char text[COXI_TEXT_MAX];
+    /* a program may have made the event with an older header */
+    bool has_run = event->size > offsetof(struct cox_event, run) && event->run != 0;
+    if (has_run && coxi_log_is_json()) { /* in text, one client has one run */
+        (void)snprintf(ids, sizeof(ids), "run=%016llx ",
+                       (unsigned long long)event->run);
+    }
     add(ids, sizeof(ids), "ps", (uint64_t)event->ps, event->ps >= 0);
     add(ids, sizeof(ids), "worker", (uint64_t)event->worker, event->worker >= 0);
     add(ids, sizeof(ids), "closure", event->closure, event->closure != 0);
@@ -294,7 +301,8 @@ void coxi_event(struct cox_coordinator *c, enum cox_event_code code,
                  .worker = (int64_t)of->worker.number - 1,
                  .closure = of->closure.n,
                  .checkpoint = of->checkpoint,
-                 .seconds = of->seconds}};
+                 .seconds = of->seconds,
+                 .run = c->session.run}};
     event->told.time_s = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
     va_list args;
     va_start(args, format);
@@ -334,6 +342,7 @@ int coxi_events_start(struct cox_coordinator *c)
 {
     int least = COX_EVENT_INFO;
     int r = c->options.on_event == NULL ? choose_level(&least) : 0;
+    r = r == 0 ? coxi_log_format(NULL) : r;
     struct coxi_events *events = r == 0 ? calloc(1, sizeof(*events)) : NULL;
     if (events == NULL) {
         return r != 0 ? r : coxi_error_memory("events");

@@ -17,7 +17,8 @@
  *   warn    those of COX_EVENT_WARNING, too
  *   info    all but those of COX_EVENT_DEBUG; the default
  *   debug   all
- * With any other value cox_open fails (COX_EINVAL).
+ * With any other value cox_open fails (COX_EINVAL). COX_LOG_FORMAT=json makes each line a
+ * JSON object of the same fields, and of "run" (docs/watching.md); "text" is the default.
  *
  * With on_event the library writes nothing. It calls on_event(event_arg, event) for
  * each event of every level. Contract:
@@ -149,6 +150,7 @@ struct cox_event {
     uint64_t checkpoint; /* number; 0: none */
     uint64_t seconds;    /* how long it has lasted; 0: not told */
     uint64_t dropped;    /* events that were dropped since the last call of on_event */
+    uint64_t run;        /* cox_run_id; 0: not known yet */
 };
 
 /* Writes an event as the library does without on_event, regardless of COX_LOG. Any

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <pthread.h>
 #include <regex.h>
 #include <stdio.h>
@@ -10,6 +11,8 @@
 #include <unistd.h>
 
 #include "common/error.h"
+#include "common/log_json.h"
+#include "common/rand.h"
 #include "tests/test.h"
 
 /* Returns the lines that `speak` writes to standard error, for free(). */
@@ -394,4 +397,138 @@ TEST(events_that_strangers_cause_are_told_seldom_and_counted)
     atomic_store(&seldom.told_ms, atomic_load(&seldom.told_ms) - COXI_SELDOM_MS);
     assert_true(coxi_seldom(&seldom, &n));
     assert_int_equal(1001, n);
+}
+
+/* ---- JSON */
+
+enum { N_RANDOM = 3000, LONGEST_TEXT = 300 };
+
+/* Parses a line of the log; for json_decref. */
+static json_t *parse(const char *line, size_t len)
+{
+    json_error_t error;
+    json_t *json =
+        json_loadb(line, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
+    if (json == NULL) {
+        fail_msg("%s in %.*s", error.text, (int)len, line);
+    }
+    return json;
+}
+
+static void assert_text(json_t *json, const char *key, const char *expected)
+{
+    const char *text = json_string_value(json_object_get(json, key));
+    assert_non_null(text);
+    assert_string_equal(expected, text);
+}
+
+static void assert_number(json_t *json, const char *key, long long expected)
+{
+    json_t *number = json_object_get(json, key);
+    assert_true(json_is_integer(number));
+    assert_int_equal(expected, json_integer_value(number));
+}
+
+static void speak_json(void)
+{
+    coxi_log_init("ps", 3, COXI_LOG_INFO);
+    assert_code(0, coxi_log_format("json"));
+    coxi_log(COXI_LOG_INFO, "claim",
+             "run=%016llx n=%d low=%d text=\"%s\" bare=%s zeros=%s long=%llu",
+             0x1234ULL, 5, -7, "\"a\" \\ b\n\xc3\xa4 \xff", "x y=\xe2\x82\xac", "007",
+             12345678901234567890ULL);
+    coxi_log(COXI_LOG_INFO, "bare", "%s", "word k=v k2=\"un");
+    assert_code(0, coxi_log_format("text"));
+}
+
+TEST(a_line_of_json_has_the_fields_of_the_line)
+{
+    char *text = logged(speak_json);
+    assert_int_equal(2, count_lines(text));
+    size_t len = strcspn(text, "\n");
+    json_t *json = parse(text, len);
+    assert_int_equal(24, json_string_length(json_object_get(json, "ts")));
+    assert_text(json, "level", "info");
+    assert_text(json, "role", "ps");
+    assert_number(json, "index", 3);
+    assert_text(json, "event", "claim");
+    assert_text(json, "run", "0000000000001234");
+    assert_number(json, "n", 5);
+    assert_number(json, "low", -7);
+    assert_text(json, "text", "\"a\" \\ b\n\xc3\xa4 \xef\xbf\xbd");
+    assert_text(json, "bare", "x y=\xe2\x82\xac");
+    assert_text(json, "zeros", "007");
+    assert_text(json, "long", "12345678901234567890");
+    json_decref(json);
+    json = parse(text + len + 1, strlen(text + len + 1));
+    assert_true(json_is_true(json_object_get(json, "word")));
+    assert_text(json, "k", "v");
+    assert_text(json, "k2", "un");
+    json_decref(json);
+    free(text);
+}
+
+static void speak_random(void)
+{
+    uint64_t seed = 11;
+    coxi_log_init("ps", 0, COXI_LOG_INFO);
+    assert_code(0, coxi_log_format("json"));
+    for (int i = 0; i < N_RANDOM; i++) {
+        char text[LONGEST_TEXT + 1] = "";
+        size_t len = coxi_rand(&seed) % LONGEST_TEXT;
+        for (size_t at = 0; at < len; at++) {
+            text[at] = (char)(1 + coxi_rand(&seed) % 255);
+        }
+        coxi_log(COXI_LOG_INFO, "random", "a=\"%s\" b=%s", text, text);
+    }
+    assert_code(0, coxi_log_format("text"));
+}
+
+TEST(a_line_of_json_is_valid_for_any_bytes)
+{
+    char *text = logged(speak_random);
+    assert_int_equal(N_RANDOM, count_lines(text));
+    for (char *line = text; *line != '\0'; line += strcspn(line, "\n") + 1) {
+        json_decref(parse(line, strcspn(line, "\n")));
+    }
+    free(text);
+}
+
+TEST(json_of_what_is_no_line_stays_in_its_bound)
+{
+    uint64_t seed = 12;
+    for (int i = 0; i < N_RANDOM; i++) {
+        char line[LONGEST_TEXT];
+        size_t len = coxi_rand(&seed) % LONGEST_TEXT;
+        for (size_t at = 0; at < len; at++) {
+            line[at] = " =\"\\xa0\x01\xff\xc3\xa4"[coxi_rand(&seed) % 11];
+        }
+        char *own = malloc(len > 0 ? len : 1); /* so that ASan sees its end */
+        char *json = malloc(coxi_log_json_max(len));
+        assert_true(own != NULL && json != NULL);
+        memcpy(own, line, len);
+        size_t n = coxi_log_json(own, len, json);
+        assert_true(n <= coxi_log_json_max(len));
+        json_decref(json_loadb(json, n, JSON_ALLOW_NUL, NULL));
+        free(own);
+        free(json);
+    }
+}
+
+TEST(the_format_is_text_or_json)
+{
+    assert_code(COX_EINVAL, coxi_log_format("xml"));
+    assert_error_names("'xml'");
+    assert_int_equal(0, setenv("COX_LOG_FORMAT", "loud", 1));
+    assert_code(COX_EINVAL, coxi_log_format(NULL));
+    assert_error_names("COX_LOG_FORMAT");
+    assert_int_equal(0, setenv("COX_LOG_FORMAT", "json", 1));
+    assert_code(0, coxi_log_format(NULL));
+    assert_true(coxi_log_is_json());
+    assert_code(0,
+                coxi_log_format("text")); /* an option comes before the environment */
+    assert_false(coxi_log_is_json());
+    assert_int_equal(0, unsetenv("COX_LOG_FORMAT"));
+    assert_code(0, coxi_log_format(NULL));
+    assert_false(coxi_log_is_json());
 }
