@@ -89,7 +89,7 @@ bool coxi_http_names_loopback(const char *host)
 /* The URL of a socket that is bound. */
 static int tell(int fd, char ret_url[COXI_HTTP_URL_MAX])
 {
-    struct sockaddr_storage own;
+    struct sockaddr_storage own = {0};
     socklen_t len = sizeof(own);
     char host[INET6_ADDRSTRLEN + 32];
     char port[PORT_DIGITS_MAX + 1];
