@@ -59,6 +59,8 @@ struct coxi_manifest {
     uint64_t steps_before;  /* the step of first_closure */
     uint64_t next_place; /* of the deterministic round with which the program goes on */
     struct coxi_manifest_progress progress;
+    /* of the newest record of the history (records.h) when it was cut. Not in the file */
+    uint64_t history_seq;
     /* a file without an applied set; bytes 0: none, because nothing must be repeated */
     struct coxi_manifest_shard backlog;
     double time_s; /* since 1970 */

@@ -1,6 +1,7 @@
 /* See json_text.h. */
 #include "common/json_text.h"
 
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -70,4 +71,16 @@ int coxi_json_text(struct coxi_buffer *out, const char *text)
     r = coxi_buffer_append_raw(out, "\"", 1);
     out->len = r == 0 ? out->len : before;
     return r;
+}
+
+int coxi_json_number(struct coxi_buffer *out, double value)
+{
+    if (isnan(value)) {
+        return coxi_buffer_append_raw(out, "\"NaN\"", 5);
+    }
+    if (isinf(value)) {
+        return value > 0 ? coxi_buffer_append_raw(out, "\"Infinity\"", 10)
+                         : coxi_buffer_append_raw(out, "\"-Infinity\"", 11);
+    }
+    return coxi_buffer_printf(out, "%.17g", value);
 }

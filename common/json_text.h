@@ -15,4 +15,8 @@ size_t coxi_json_char(const char *text, size_t len, char to[COXI_JSON_CHAR_MAX],
 /* Appends a string with its quotes. COX_ENOMEM. */
 int coxi_json_text(struct coxi_buffer *out, const char *text);
 
+/* Appends a number so that its exact value can be read back. JSON has no NaN and no
+ * infinity: they are the strings "NaN", "Infinity" and "-Infinity". COX_ENOMEM. */
+int coxi_json_number(struct coxi_buffer *out, double value);
+
 #endif

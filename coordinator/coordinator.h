@@ -8,6 +8,7 @@
  * base/, for all other rooms:
  *
  *   event.c       reports events to the program
+ *   history.c     keeps what pages, tools and TensorBoard show
  *   call.c        knows the calls under way, and what each waits for
  *   alive.c       keeps errors that end the run
  *   cause.c       texts of causes of death
@@ -85,13 +86,7 @@
  *   resume_backlog.c  takes over the backlog
  *   resume_order.c    does its work in the old order
  *
- * monitor/: what those see who watch the run
- *
- *   exposed.c         serves how the client is, over HTTP
- *   exposed_metrics.c its metrics
- *   profile.c         tells where the time of steps goes, and what bounds the run
- *   stats.c           counts what a run has done
- *   tasks.c           tells which slot ran what, and when
+ * monitor/ (monitor.h lists its files) samples the run, and writes its history to disk.
  *
  * Threads: user threads, one loop thread, one callback thread, one that delivers
  * events, one that writes the checkpoints of triggers. The loop owns closures from the
@@ -144,6 +139,8 @@ struct coxi_recovery;       /* recovery.c */
 struct coxi_resumed;        /* resume.c */
 struct coxi_trigger;        /* checkpoints/trigger.h */
 struct coxi_exposed;        /* monitor/exposed.h */
+struct coxi_records;        /* checkpoint/records.h */
+struct coxi_monitor;        /* monitor/monitor.h */
 
 /* What a handle of a variable, table or metric points to. Lives until close. */
 struct coxi_entry {
@@ -201,6 +198,8 @@ struct cox_coordinator {
     struct cox_dataset *datasets;     /* datasets/dataset.h; guarded by lock */
     struct coxi_served *served;       /* datasets/serve.h */
     struct coxi_exposed *exposed;     /* monitor/exposed.h; NULL: nothing is served */
+    struct coxi_records *history;     /* base/history.h; NULL: there is none */
+    struct coxi_monitor *monitor;     /* monitor/monitor.h; the same */
 };
 
 /* For a function without a parameter for the coordinator: call it with c->lock held. */

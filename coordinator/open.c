@@ -32,6 +32,7 @@
 #include "coordinator/closures/watch.h"
 #include "coordinator/datasets/dataset.h"
 #include "coordinator/monitor/exposed.h"
+#include "coordinator/monitor/monitor.h"
 #include "coordinator/monitor/stats.h"
 #include "coordinator/opening.h"
 #include "coordinator/recovery/recovery.h"
@@ -258,6 +259,7 @@ static int prepare(struct cox_coordinator *c, const struct cox_cluster *cluster)
 {
     int r = prepare_key(c);
     r = r == 0 && c->options.checkpoint_dir != NULL ? prepare_directory(c) : r;
+    r = r == 0 ? coxi_monitor_load(c) : r;
     if (r == 0 && cluster->local) {
         r = coxi_local_start(cluster, &c->options, &c->site.key, &c->site.local,
                              &c->site.cluster);
@@ -298,7 +300,8 @@ static int take_ps(struct cox_coordinator *c, uint64_t end_ms)
     if (r == 0) {
         r = coxi_recovery_start(c, &replay_refs);
     }
-    return r == 0 && c->saving.dir != NULL ? coxi_resume(c) : r;
+    r = r == 0 && c->saving.dir != NULL ? coxi_resume(c) : r;
+    return r == 0 ? coxi_monitor_start(c) : r;
 }
 
 static int start(struct cox_coordinator *c, const struct cox_cluster *cluster)
@@ -307,20 +310,15 @@ static int start(struct cox_coordinator *c, const struct cox_cluster *cluster)
                           ? UINT64_MAX
                           : coxi_now_ms() + (uint64_t)c->options.open_timeout_ms;
     COXI_CALL_AS(c, "cox_open");
-    int r = coxi_events_start(c);
-    if (r == 0) {
-        r = coxi_exposed_start(c);
-    }
-    if (r == 0) {
-        r = prepare(c, cluster);
-    }
+    int r = coxi_monitor_new(c);
+    r = r == 0 ? coxi_events_start(c) : r;
+    r = r == 0 ? coxi_exposed_start(c) : r;
+    r = r == 0 ? prepare(c, cluster) : r;
     if (r == 0) {
         r = coxi_loop_start(c->loop, "cox:loop");
         c->site.loop_runs = r == 0;
     }
-    if (r == 0) {
-        r = take_ps(c, end_ms);
-    }
+    r = r == 0 ? take_ps(c, end_ms) : r;
     if (r == 0) {
         atomic_store(&c->ps.ready, true);
         coxi_door_open(c->workers->door);
@@ -461,6 +459,7 @@ static bool await_calls(struct cox_coordinator *c, const struct timespec *until)
  */
 static void stop_threads(struct cox_coordinator *c, const struct timespec *until)
 {
+    coxi_monitor_end_samples(c);
     bool ended = coxi_trigger_end(c, until);
     ended = coxi_recovery_end(c, until) && ended;
     ended = coxi_resume_end(c, until) && ended;
@@ -566,6 +565,7 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
     tell_untold(c);
     /* on_event may call functions, so nothing is freed before this */
     coxi_events_stop(c);
+    coxi_monitor_stop(c);
     coxi_trigger_stop(c); /* needed if cox_open has failed early */
     for (uint32_t i = 0; i < c->ps.n; i++) {
         /* not earlier, because the loop may have to handle its loss */
@@ -591,6 +591,7 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
     coxi_mutex_fini(&c->saving.lock);
     free(c->saving.dir);
     coxi_events_free(c);
+    coxi_monitor_free(c);
     r = close_code(c, r == 0 ? coxi_trigger_close_code(c) : r);
     coxi_trigger_free(c);
     coxi_coordinator_unref(c);

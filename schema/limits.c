@@ -73,7 +73,8 @@ static size_t done_bytes(const struct coxi_done *m)
     return m->n_closures * sizeof(struct coxi_done_head) +
            m->n_kept * sizeof(uint32_t) + m->n_ended * sizeof(uint32_t) +
            (m->weights != NULL ? m->n_closures * sizeof(*m->weights) : 0) +
-           (m->times != NULL ? m->n_closures * sizeof(*m->times) : 0);
+           (m->times != NULL ? m->n_closures * sizeof(*m->times) : 0) +
+           (m->scalars != NULL ? m->n_closures * sizeof(*m->scalars) : 0);
 }
 
 /* Bytes of the arrays in a message. */

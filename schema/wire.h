@@ -35,7 +35,7 @@ extern "C" {
  * wire.fbs, and a test fails if only one of the two was changed.
  */
 enum {
-    COXI_WIRE_VERSION = 12,
+    COXI_WIRE_VERSION = 13,
     COXI_WIRE_META_MAX = 16 * 1024 * 1024, /* longest encoded message, bytes */
     COXI_WIRE_NAME_MAX = 127,
     COXI_STALE_BUCKETS = 32,
@@ -449,6 +449,8 @@ struct coxi_done {
     size_t n_ended;                      /* decoded: rising indices of closures */
     const struct coxi_step_times *times; /* of each closure; NULL: not known */
     uint64_t sent_us;
+    const uint32_t
+        *scalars; /* bytes that each closure has logged; NULL: none has any */
 };
 
 /* ResultWant (closure, attempt) and Result: the results of a closure that a worker

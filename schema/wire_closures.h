@@ -137,8 +137,9 @@ Body encode_done(Builder &b, const struct coxi_done &m)
     if (m.times != nullptr) {
         times = structs<wire::StepTimes>(b, m.times, m.n_closures);
     }
+    auto scalars = one_for_each(b, m.scalars, m.n_closures);
     return wire::CreateDone(b, closures, kept, m.echo_us, m.held_us, m.commit_us,
-                            weights, ended, times, m.sent_us)
+                            weights, ended, times, m.sent_us, scalars)
         .Union();
 }
 
@@ -152,7 +153,8 @@ bool decode_done(const wire::Done *m, struct coxi_done *ret)
            decode_numbers(m->kept(), ret->n_closures, &ret->kept, &ret->n_kept) &&
            decode_numbers(m->ended(), ret->n_closures, &ret->ended, &ret->n_ended) &&
            take_one_for_each(m->weights(), ret->n_closures, &ret->weights) &&
-           take_one_for_each(m->times(), ret->n_closures, &ret->times);
+           take_one_for_each(m->times(), ret->n_closures, &ret->times) &&
+           take_one_for_each(m->scalars(), ret->n_closures, &ret->scalars);
 }
 
 Body encode_recall(Builder &b, const struct coxi_recall &m)

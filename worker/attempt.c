@@ -153,6 +153,10 @@ void coxi_attempt_end(struct coxi_attempt *attempt, bool committed)
         .result_len =
             attempt->code == 0 ? attempt->results.len : strlen(attempt->code_text) + 1,
     };
+    if (attempt->code == 0) {
+        report.scalars = attempt->scalars.data;
+        report.scalars_len = attempt->scalars.len;
+    }
     uint64_t bytes = attempt->results.len;
     if (attempt->code == 0 && attempt->call.keep && bytes > 0 &&
         coxi_results_keep(&run->results, report.closure, report.attempt,

@@ -218,6 +218,8 @@ struct coxi_attempt {
 
     /* what the step has collected, besides `targets` */
     struct coxi_buffer results;
+    struct coxi_buffer scalars; /* packed (common/scalars.h) */
+    uint32_t n_scalars;
     struct coxi_buffer metrics; /* of this segment; see metric.c */
     uint32_t n_pushes;          /* updates that the step has pushed so far */
     uint32_t segment; /* the segment being collected: the number of flushes before it */

@@ -48,6 +48,7 @@ static void attempt_free(struct coxi_spare *spare)
     }
     coxi_buffer_fini(&attempt->metrics);
     coxi_buffer_fini(&attempt->results);
+    coxi_buffer_fini(&attempt->scalars);
     coxi_buffer_fini(&attempt->used);
     (void)pthread_cond_destroy(&attempt->answered);
     coxi_mutex_fini(&attempt->lock);
@@ -182,6 +183,8 @@ static void attempt_reset(struct coxi_attempt *attempt, struct coxi_running *run
     atomic_store(&attempt->round_ended, false);
     attempt->args_ready = false;
     attempt->results.len = 0;
+    attempt->scalars.len = 0;
+    attempt->n_scalars = 0;
     attempt->run_us = 0;
     attempt->times = (struct coxi_step_times){.slot = running->slot};
     attempt->step_code = 0;

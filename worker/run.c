@@ -460,6 +460,7 @@ static void send_reports(struct coxi_run *run)
     message.done.n_kept = run->n_kept;
     message.done.weights = run->weighed ? run->weights : NULL;
     message.done.times = run->times;
+    message.done.scalars = run->logged ? run->scalars : NULL;
     message.done.ended = run->ended;
     message.done.n_ended = run->n_ended;
     tell_ways(run, &message.done);
@@ -480,7 +481,7 @@ static void send_reports(struct coxi_run *run)
     run->n_reports = 0;
     run->n_kept = 0;
     run->n_ended = 0;
-    run->weighed = false;
+    run->weighed = run->logged = false;
     run->report_payload.len = 0;
 }
 
@@ -530,9 +531,8 @@ void coxi_run_report(struct coxi_run *run, const struct coxi_report *report)
         r = coxi_buffer_append(payload, report->touched,
                                report->n_touched * sizeof(*report->touched));
     }
-    if (r == 0) {
-        r = coxi_buffer_append(payload, report->result, report->result_len);
-    }
+    r = r == 0 ? coxi_buffer_append(payload, report->result, report->result_len) : r;
+    r = r == 0 ? coxi_buffer_append(payload, report->scalars, report->scalars_len) : r;
     if (r == 0) {
         run->kept[run->n_kept] = (uint32_t)run->n_reports;
         run->n_kept += report->kept;
@@ -542,6 +542,8 @@ void coxi_run_report(struct coxi_run *run, const struct coxi_report *report)
         run->weighed = run->weighed || (report->code == 0 && report->weight != 1);
         run->times[run->n_reports] =
             report->times != NULL ? *report->times : (struct coxi_step_times){0};
+        run->scalars[run->n_reports] = (uint32_t)report->scalars_len;
+        run->logged = run->logged || report->scalars_len > 0;
         run->reports[run->n_reports++] = head;
     } else {
         /* A result that cannot be reported is lost, so the session must begin anew. */

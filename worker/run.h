@@ -115,6 +115,9 @@ struct coxi_run {
     struct coxi_step_times times[COXI_REPORTS_MAX];
     float weights[COXI_REPORTS_MAX]; /* of each report in its round ... */
     bool weighed;                    /* ... unless all of them are 1 */
+    /* bytes that each report's step has logged ... */
+    uint32_t scalars[COXI_REPORTS_MAX];
+    bool logged; /* ... unless none has any */
     size_t n_kept;
     uint32_t ended[COXI_REPORTS_MAX]; /* indices of the reports with `ended` */
     size_t n_ended;
@@ -221,6 +224,8 @@ struct coxi_report {
     float weight; /* how much the closure counts in its round */
     bool ended;   /* a ps that has its commit has the end of the round */
     const struct coxi_step_times *times; /* NULL: its step has not run */
+    const void *scalars;                 /* that the step has logged, packed */
+    size_t scalars_len;
 };
 void coxi_run_report(struct coxi_run *run, const struct coxi_report *report);
 

@@ -16,6 +16,7 @@
 #include "common/error.h"
 #include "common/hash.h"
 #include "common/layout.h"
+#include "common/scalars.h"
 #include "common/structs.h"
 #include "common/sync.h"
 #include "data/task.h"
@@ -266,6 +267,33 @@ static int api_result(struct cox_step *step, const struct cox_value *value)
     if (r == 0) {
         r = add_result(attempt, value);
         r = r == 0 ? 0 : coxi_attempt_break(attempt, r);
+    }
+    return r == 0 ? 0 : failed(attempt, r);
+}
+
+static int log_scalar(struct coxi_attempt *attempt, const char *name, double value)
+{
+    size_t len = name != NULL ? strnlen(name, COXI_SCALARS_NAME_MAX + 1) : 0;
+    if (len == 0 || len > COXI_SCALARS_NAME_MAX) {
+        return coxi_error(COX_EINVAL, "the name of a scalar has 1 to %d bytes",
+                          COXI_SCALARS_NAME_MAX);
+    }
+    if (attempt->n_scalars == COXI_SCALARS_MAX) {
+        return coxi_error(COX_ELIMIT,
+                          "a step logs at most %d scalars, and '%s' is one more",
+                          COXI_SCALARS_MAX, name);
+    }
+    int r = coxi_scalars_add(&attempt->scalars, name, value);
+    attempt->n_scalars += r == 0;
+    return r;
+}
+
+static int api_log_scalar(struct cox_step *step, const char *name, double value)
+{
+    struct coxi_attempt *attempt = (struct coxi_attempt *)step;
+    int r = check_closure(attempt, "logs nothing");
+    if (r == 0) {
+        r = log_scalar(attempt, name, value);
     }
     return r == 0 ? 0 : failed(attempt, r);
 }
@@ -548,4 +576,5 @@ const struct cox_step_api coxi_step_api = {
     .local_rate = api_local_rate,
     .local_step = api_local_step,
     .local_push = api_local_push,
+    .log_scalar = api_log_scalar,
 };

@@ -28,11 +28,13 @@
 #include "common/log.h"
 #include "common/sync.h"
 #include "coordinator/base/call.h"
+#include "coordinator/base/history.h"
 #include "coordinator/coordinator.h"
 
 enum {
     QUEUE_MAX = 1024,
     BURST = 10,     /* lines of one code at once */
+    RECORDS = 100,  /* the same, of records in the history */
     TOKEN_MS = 1000 /* after these, one line in this time */
 };
 
@@ -70,6 +72,8 @@ static const struct {
     [COX_EVENT_TASK_RETRIED] = {"task_retried", COX_EVENT_DEBUG},
     [COX_EVENT_EPOCH_DONE] = {"epoch_done", COX_EVENT_INFO},
     [COX_EVENT_SERVES] = {"serves", COX_EVENT_INFO},
+    [COX_EVENT_METRICS_FAILED] = {"metrics_failed", COX_EVENT_WARNING},
+    [COX_EVENT_METRICS_BACK] = {"metrics_back", COX_EVENT_INFO},
 };
 enum { N_KINDS = sizeof(kinds) / sizeof(*kinds) };
 
@@ -90,7 +94,8 @@ struct coxi_events {
     void (*on_event)(void *arg, const struct cox_event *event); /* NULL: write lines */
     void *arg;
     int least; /* the least level of lines; above COX_EVENT_ERROR: no lines */
-    struct bucket buckets[N_KINDS]; /* used by the thread alone */
+    struct bucket buckets[N_KINDS]; /* of lines; used by the thread alone */
+    struct bucket records[N_KINDS]; /* of records; the same */
     pthread_t thread;
     bool runs;
     struct coxi_mutex lock; /* guards all below; leaf */
@@ -159,14 +164,14 @@ void cox_event_write(const struct cox_event *event)
     }
 }
 
-/* Takes a token; false: there is none. */
-static bool take_token(struct bucket *bucket, uint64_t now)
+/* Takes one of `burst` tokens; false: there is none. */
+static bool take_token(struct bucket *bucket, uint64_t now, uint32_t burst)
 {
     while (bucket->used > 0 && now >= bucket->full_ms) {
         bucket->used--;
         bucket->full_ms += TOKEN_MS;
     }
-    if (bucket->used == BURST) {
+    if (bucket->used == burst) {
         return false;
     }
     bucket->full_ms = bucket->used == 0 ? now + TOKEN_MS : bucket->full_ms;
@@ -180,7 +185,7 @@ static void write_limited(struct coxi_events *events, const struct cox_event *ev
     if (event->level < events->least) {
         return;
     }
-    if (take_token(bucket, coxi_now_ms())) {
+    if (take_token(bucket, coxi_now_ms(), BURST)) {
         write_line(event, bucket->left_out);
         bucket->left_out = 0;
     } else {
@@ -196,7 +201,7 @@ static bool write_left_out(struct coxi_events *events, bool all)
     bool any = false;
     for (size_t i = 0; i < N_KINDS; i++) {
         struct bucket *bucket = &events->buckets[i];
-        if (bucket->left_out > 0 && (all || take_token(bucket, coxi_now_ms()))) {
+        if (bucket->left_out > 0 && (all || take_token(bucket, coxi_now_ms(), BURST))) {
             bucket->last.ps = bucket->last.worker = -1;
             bucket->last.text = "more of these were left out";
             write_line(&bucket->last, bucket->left_out);
@@ -209,8 +214,23 @@ static bool write_left_out(struct coxi_events *events, bool all)
 
 /* ---- the thread */
 
-static void hand_out(struct coxi_events *events, const struct cox_event *event)
+/* Adds the event to the history, which has at most RECORDS of a code at once, then one a
+ * second. */
+static void record(struct cox_coordinator *c, const struct cox_event *event)
 {
+    struct bucket *bucket = &c->events->records[event->code];
+    if (take_token(bucket, coxi_now_ms(), RECORDS)) {
+        coxi_history_event(c, event, bucket->left_out);
+        bucket->left_out = 0;
+    } else {
+        bucket->left_out++;
+    }
+}
+
+static void hand_out(struct cox_coordinator *c, const struct cox_event *event)
+{
+    struct coxi_events *events = c->events;
+    record(c, event);
     if (events->on_event != NULL) {
         events->on_event(events->arg, event);
     } else {
@@ -250,7 +270,7 @@ static void *event_thread(void *arg)
     coxi_lock(&events->lock);
     while ((event = take(events)) != NULL) {
         coxi_unlock(&events->lock);
-        hand_out(events, &event->told);
+        hand_out(c, &event->told);
         free(event);
         coxi_lock(&events->lock);
     }

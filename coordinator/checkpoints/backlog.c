@@ -20,6 +20,7 @@
 #include "common/error.h"
 #include "common/file.h"
 #include "common/sync.h"
+#include "coordinator/base/history.h"
 #include "coordinator/base/ps_set.h"
 #include "coordinator/base/replay_log.h"
 #include "coordinator/closures/closure.h"
@@ -393,6 +394,7 @@ static int collect(struct cox_coordinator *c, void *arg)
     coxi_dispatch_go_on(c);
     all->manifest->progress = c->closures->progress;
     all->manifest->progress.closure = coxi_rounds_whole(c, highest(c, all->manifest));
+    all->manifest->history_seq = coxi_history_last(c);
     all->manifest->next_place =
         coxi_rounds_next_place(c, all->manifest->progress.closure);
     int r = check_run(c);

@@ -32,6 +32,7 @@
 #include "common/sync.h"
 #include "coordinator/base/alive.h"
 #include "coordinator/base/event.h"
+#include "coordinator/base/history.h"
 #include "coordinator/base/ps_set.h"
 #include "coordinator/checkpoints/backlog.h"
 #include "coordinator/checkpoints/trigger.h"
@@ -282,6 +283,22 @@ static void be_restored_from(struct cox_coordinator *c, const char *path,
     }
 }
 
+/* Records the checkpoint, which is complete, in the history. */
+static void record(struct cox_coordinator *c, const struct coxi_manifest *manifest,
+                   uint64_t begun_ms)
+{
+    struct coxi_history_checkpoint checkpoint = {
+        .number = manifest->number,
+        .closure = manifest->progress.closure,
+        .seq = manifest->history_seq,
+        .bytes = manifest->backlog.bytes,
+        .seconds = 1e-3 * (double)(coxi_now_ms() - begun_ms)};
+    for (uint32_t i = 0; i < manifest->n_shards; i++) {
+        checkpoint.bytes += manifest->shards[i].bytes;
+    }
+    coxi_history_checkpoint(c, &checkpoint);
+}
+
 /*
  * Makes a directory that no other client has, under the next free number. An older
  * client that does not know yet that it was replaced may be writing a checkpoint, too:
@@ -317,6 +334,7 @@ static int save(struct cox_coordinator *c, const struct cox_checkpoint_options *
     struct coxi_manifest manifest = {.final = options->final != 0,
                                      .n_shards = c->ps.n,
                                      .base = choose_base(c, options->full != 0)};
+    uint64_t begun_ms = coxi_now_ms();
     int r = coxi_recovery_mark(c, &mark);
     if (r != 0) {
         return r;
@@ -344,6 +362,7 @@ static int save(struct cox_coordinator *c, const struct cox_checkpoint_options *
         c->saving.bases[manifest.number % COXI_KNOWN_BASES] =
             (struct coxi_known_base){manifest.number, manifest.base};
         c->saving.n_built = manifest.base != 0 ? c->saving.n_built + 1 : 0;
+        record(c, &manifest, begun_ms);
         be_restored_from(c, path, manifest.shards, &mark);
     }
     for (uint32_t i = 0; i < c->ps.n; i++) {

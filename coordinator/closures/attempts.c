@@ -24,6 +24,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/scalars.h"
 #include "common/sync.h"
 #include "coordinator/base/alive.h"
 #include "coordinator/base/cause.h"
@@ -37,6 +38,7 @@
 #include "coordinator/closures/handout.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
+#include "coordinator/closures/logged.h"
 #include "coordinator/closures/losses.h"
 #include "coordinator/closures/round.h"
 #include "coordinator/closures/seat.h"
@@ -259,6 +261,8 @@ struct answer {
     const struct coxi_done_head *head;
     const uint32_t *touched;
     const uint8_t *result;
+    const uint8_t *scalars; /* that its step has logged, packed */
+    size_t scalars_len;
     bool kept;    /* the result is the number of bytes that the worker keeps */
     float weight; /* how much it counts in its round */
     bool ended;   /* a ps has the end of its round */
@@ -307,6 +311,9 @@ static void end_closure(struct coxi_seat *seat, struct coxi_closure *closure,
     if (closure->task != NULL && head->code == 0) {
         closure->future.c->closures->handouts->answered(
             closure, head->run_us, answer->result, head->result_len);
+    }
+    if (head->code == 0 && answer->scalars_len > 0) {
+        coxi_logged_keep(closure, answer->scalars, answer->scalars_len);
     }
     bool waits = closure->round != NULL && closure->rerun == NULL;
     if (head->code == 0 && take_result(seat, closure, answer) != 0) {
@@ -416,6 +423,7 @@ static void handle_answer(struct coxi_seat *seat, const struct answer *answer)
     if (was_there && (head->code == 0 || head->run_us > 0)) {
         coxi_seat_note_time(seat, head->run_us); /* its step has run */
     }
+    seat->n_done += was_there && head->code == 0;
     if (closure != NULL && answer->times != NULL) {
         coxi_profile_note(&closure->function->profile, head->run_us, answer->times,
                           seat->c->closures->n_queued == 0);
@@ -455,13 +463,18 @@ int coxi_attempts_done(struct coxi_worker *worker, const struct coxi_done *done,
         answer.touched = (const uint32_t *)(const void *)take(
             &payload, &len, (size_t)head->touched_n * sizeof(uint32_t));
         answer.result = take(&payload, &len, head->result_len);
-        if (answer.touched == NULL || answer.result == NULL ||
+        answer.scalars_len = done->scalars != NULL ? done->scalars[i] : 0;
+        answer.scalars = take(&payload, &len, answer.scalars_len);
+        if (answer.touched == NULL || answer.result == NULL || answer.scalars == NULL ||
             (answer.kept && head->result_len != sizeof(uint64_t))) {
             return coxi_error(COX_EPROTO, "the length of its results is wrong");
         }
         if (!isfinite(answer.weight) || answer.weight < 0) {
             return coxi_error(COX_EPROTO, "a closure counts %g times in its round",
                               (double)answer.weight);
+        }
+        if (!coxi_scalars_check(answer.scalars, answer.scalars_len)) {
+            return coxi_error(COX_EPROTO, "its scalars are malformed");
         }
         handle_answer(seat, &answer);
     }

@@ -50,6 +50,7 @@ enum coxi_closure_state {
 };
 
 struct coxi_handout; /* handout.h */
+struct coxi_logged;  /* logged.h */
 struct coxi_input;
 struct coxi_inputs; /* inputs_internal.h */
 struct coxi_kept;   /* kept.h */
@@ -168,6 +169,7 @@ struct coxi_closure {
     struct coxi_kept *kept;        /* of a closure whose results stay on a worker */
     struct coxi_handout *task;     /* of a closure with a task of a data set */
     struct coxi_round *round;      /* of a closure in a round, and of its end */
+    struct coxi_logged *logged_scalars; /* of a closure whose step has logged some */
 
     /* When it was scheduled (coxi_now_us); 0: it is not timed (base/counts.h). */
     uint64_t scheduled_us;
@@ -312,7 +314,8 @@ struct coxi_closures {
     /* ---- their end */
     struct coxi_list settling; /* users are told of these at the end of this turn */
     bool voids_held;           /* questions to the ps have not been sent yet */
-    size_t n_voiding;          /* closures about which the ps are being asked */
+    bool names_told;  /* an event has said that there are too many names of scalars */
+    size_t n_voiding; /* closures about which the ps are being asked */
     struct coxi_manifest_progress progress; /* the progress of the settled calls */
     uint64_t watermark_sent;
     uint64_t watermark_sent_ms; /* when it was sent */

@@ -38,6 +38,7 @@ static void tell_ready(struct coxi_seat *seat)
                        .level = quiet ? 1 + COX_EVENT_DEBUG : 0),
                "worker %u at %.300s %s", worker->index, worker->url,
                seat->was_told ? "is back" : "has joined");
+    seat->n_back += seat->was_told;
     seat->is_told = seat->was_told = true;
 }
 
@@ -52,6 +53,7 @@ static void tell_lost(struct coxi_seat *seat, const struct coxi_worker_loss *los
                        n == 1 ? " runs" : "s run");
     }
     seat->is_told = false;
+    seat->n_lost += !has_left;
     coxi_event(seat->c, has_left ? COX_EVENT_WORKER_LEFT : COX_EVENT_WORKER_LOST,
                COXI_OF(.worker = coxi_maybe_of(worker->index),
                        .error = has_left ? 0 : COX_ELOST),

@@ -73,6 +73,7 @@ static struct coxi_closure *free_one(struct coxi_closure *closure,
     if (closure->task != NULL) {
         free(closure->task);
     }
+    free(closure->logged_scalars);
     free(closure->mishaps.crash_text);
     free(closure->future.text);
     free(closure->future.result);

@@ -35,6 +35,11 @@ struct coxi_seat {
     bool is_told;
     bool was_told;
 
+    /* ---- counts (monitor/sampler.c) */
+    uint64_t n_done; /* attempts that ended without an error */
+    uint32_t n_lost; /* how often it was lost */
+    uint32_t n_back; /* how often it has come back */
+
     /* ---- queued */
     struct coxi_queue queue; /* QUEUED closures that only this worker may run */
     bool is_owner;           /* in c->closures->owners */

@@ -25,6 +25,7 @@
 #include "coordinator/closures/handout.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
+#include "coordinator/closures/logged.h"
 #include "coordinator/closures/round.h"
 #include "coordinator/closures/seat.h"
 #include "coordinator/workers/module.h"
@@ -169,9 +170,6 @@ static void record(struct coxi_replay_log *log, struct coxi_closure *closure,
 {
     struct cox_coordinator *c = closure->future.c;
     int r = 0;
-    if (closure->future.id.n > c->closures->progress.closure) {
-        c->closures->progress.closure = closure->future.id.n;
-    }
     bool is_late = closure->future.code == COX_ELATE;
     if (closure->state != COXI_CANCELLED || closure->effect.applied || is_late) {
         coxi_manifest_cover(&c->closures->progress, closure->future.id.n,
@@ -234,6 +232,9 @@ void coxi_closure_settle(struct coxi_closure *closure, const struct coxi_ending 
     free(closure->future.text);
     closure->future.text = text;
     closure->seat = NULL;
+    if (closure->logged_scalars != NULL) {
+        coxi_logged_settled(closure);
+    }
     if (closure->rerun != NULL) {
         /* Recovery first takes a replay out of `replays`, so that coxi_kept_remade does
          * not find it there if the results have to be made once more. */
@@ -242,6 +243,9 @@ void coxi_closure_settle(struct coxi_closure *closure, const struct coxi_ending 
     } else {
         (void)coxi_window_take(&c->closures->unsettled, closure->future.id.n);
         struct coxi_replay_log *log = c->replay_log;
+        if (!closure->fetches && closure->future.id.n > c->closures->progress.closure) {
+            c->closures->progress.closure = closure->future.id.n;
+        }
         if (log != NULL && !closure->fetches) {
             record(log, closure, ending);
         }
@@ -315,6 +319,7 @@ void coxi_closure_cancel(struct coxi_closure *closure, const char *text)
 /* Forgets the results of an attempt that does not count. */
 static void forget_results(struct coxi_closure *closure)
 {
+    coxi_logged_forget(closure);
     free(closure->future.result);
     closure->future.result = NULL;
     closure->future.result_len = 0;

@@ -133,10 +133,13 @@ static int open_cluster(struct client *client)
     struct cox_options options = COX_OPTIONS_INIT;
     char checkpoints[1024];
     char logs[1024];
+    char curves[1024];
     (void)snprintf(checkpoints, sizeof(checkpoints), "%s/checkpoints", o->out);
     (void)snprintf(logs, sizeof(logs), "%s/logs", o->out);
+    (void)snprintf(curves, sizeof(curves), "%s/tensorboard", o->out);
     options.checkpoint_dir = checkpoints;
     options.log_dir = logs;
+    options.tensorboard_dir = curves;
 
     /* a cluster of running daemons, if there is one, or ... */
     int r = cox_cluster_from_env(&cluster);
@@ -261,9 +264,23 @@ static int find_place(struct client *client)
     return 0;
 }
 
+static int log_config(struct client *client)
+{
+    const struct options *o = client->options;
+    char config[512];
+    (void)snprintf(config, sizeof(config),
+                   "{\"model\": \"%s\", \"epochs\": %d, \"batch\": %d, "
+                   "\"learning_rate\": %g, \"l2\": %g}",
+                   o->model, o->epochs, o->batch, o->learning_rate, o->l2);
+    return cox_log_config(client->c, config);
+}
+
 static int open_crew(struct client *client)
 {
     int r = open_cluster(client);
+    if (r == 0) {
+        r = log_config(client);
+    }
     if (r == 0) {
         r = open_rows(client);
     }

@@ -6,7 +6,8 @@
  * once on every parameter server, when the step returns 0.
  *
  * Arguments: l2, factors_l2 (F64)
- * The metric "loss" is the mean log loss of a row.
+ * The metric "loss" is the mean log loss of a row of the run; the scalar "loss", which each
+ * step logs, that of a row of its task.
  */
 #include <coxswain/step.h>
 
@@ -19,6 +20,8 @@ struct task {
     struct cox_variable *loss;
     float l2;
     float factors_l2;
+    double loss_sum; /* of the rows so far */
+    double rows;
 };
 
 static int begin(struct cox_step *step, struct task *ret)
@@ -68,7 +71,7 @@ static int push(struct cox_step *step, const struct task *task,
 }
 
 /* One step of gradient descent; memory for parameters and gradients is given. */
-static int learn(struct cox_step *step, const struct task *task,
+static int learn(struct cox_step *step, struct task *task,
                  const struct cox_batch *batch, struct model *model,
                  struct model *gradient)
 {
@@ -78,11 +81,13 @@ static int learn(struct cox_step *step, const struct task *task,
     }
     double n = (double)batch->n;
     double loss = model_gradient(model, batch, task->l2, task->factors_l2, gradient);
+    task->loss_sum += loss;
+    task->rows += n;
     r = push(step, task, batch, gradient);
     return r == 0 ? cox_step_metric_add(step, task->loss, loss / n, n) : r;
 }
 
-static int train_batch(struct cox_step *step, const struct task *task,
+static int train_batch(struct cox_step *step, struct task *task,
                        const struct cox_batch *batch)
 {
     struct model model;
@@ -104,6 +109,9 @@ static int train(struct cox_step *step)
     int r = begin(step, &task);
     while (r == 0 && (r = cox_step_batch(step, &batch)) == 0) {
         r = train_batch(step, &task, &batch);
+    }
+    if (r == COX_EEOF && task.rows > 0) { /* a point of the curve of this run */
+        return cox_step_log_scalar(step, "loss", task.loss_sum / task.rows);
     }
     return r == COX_EEOF ? 0 : r;
 }

@@ -60,6 +60,7 @@
 #include "coxswain/staleness.h"
 #include "coxswain/types.h"
 #include "coxswain/variable.h"
+#include "coxswain/watch.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -134,6 +134,12 @@ enum cox_event_code {
     COX_EVENT_EPOCH_DONE,
     /* info. The client serves over HTTP (cox_options.http), at the address in the text */
     COX_EVENT_SERVES,
+    /* warning. metrics.jsonl or a file for TensorBoard cannot be written: a full disk, for
+     * instance. Training goes on. Also: there are too many names of scalars */
+    COX_EVENT_METRICS_FAILED,
+    /* info. These files can be written again. The text says how many records are missing
+     * in them */
+    COX_EVENT_METRICS_BACK,
 };
 
 struct cox_event {

@@ -163,6 +163,17 @@ struct cox_options {
     /* 1: `http` may be an address that other hosts reach. Whoever reaches it may read
      * everything that is served there. */
     uint32_t http_open;
+
+    /*
+     * 0: if there is a directory for it (checkpoint_dir, else log_dir), the run's history
+     * is written to metrics.jsonl there, and sampled each second (docs/watching.md).
+     * -1: it is not.
+     */
+    int history;
+
+    /* The directory for files for TensorBoard, made if missing: scalars that were logged
+     * in train/, the scores of evaluators in eval/. NULL: none are written. */
+    const char *tensorboard_dir;
 };
 #define COX_OPTIONS_INIT COX_INIT(cox_options)
 

@@ -53,6 +53,7 @@
 #include "coxswain/local.h"
 #include "coxswain/step_api.h"
 #include "coxswain/step_round.h"
+#include "coxswain/step_watch.h"
 #include "coxswain/types.h"
 
 #ifdef __cplusplus

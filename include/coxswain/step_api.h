@@ -119,6 +119,7 @@ struct cox_step_api {
     int (*local_step)(struct cox_step *, struct cox_variable *,
                       const struct cox_rows *rows, const float *gradient);
     int (*local_push)(struct cox_step *, float scale);
+    int (*log_scalar)(struct cox_step *, const char *name, double value);
 };
 
 /* The handle of a running step; everything but `api` belongs to the worker. */

@@ -113,7 +113,9 @@ int __wrap_coxi_psc_submit_now(struct coxi_psc *psc, const struct coxi_message *
 TEST(stats_wait_no_longer_than_for_the_last_answer)
 {
     struct crew crew;
-    crew_open(&crew, N_PS, 1, NULL, NULL);
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.history = -1; /* nobody else asks */
+    crew_open(&crew, N_PS, 1, NULL, &options);
     keeps_order = true;
     for (int i = 0; i < CALLS; i++) {
         assert_int_equal(0, look(crew.c).ps_age_ms);

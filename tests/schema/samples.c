@@ -28,6 +28,7 @@ static const struct coxi_closure_head heads[] = {{101, 1, 2, 3, 40, 5},
 static const uint32_t numbers[] = {0, 1};
 static const struct coxi_round_head rounds[] = {{0}, {103, 95, 7, 4, 1}};
 static const float weights[] = {1, 0.25F};
+static const uint32_t scalars[] = {0, 20};
 static const struct coxi_kept_input kept_inputs[] = {{0, 2, 61, "x", "gradient"},
                                                      {1, 0, 62, "", ""}};
 static const struct coxi_done_head done_heads[] = {{201, 1, 0, 0, 3, 16, 1234},
@@ -141,7 +142,7 @@ static const struct coxi_message samples[] = {
                                     78, rounds}},
     [COXI_RECALL] = {.recall = {recalled, LEN(recalled), true, true, 1000}},
     [COXI_DONE] = {.done = {done_heads, LEN(done_heads), numbers + 1, 1, 72, 73, 74,
-                            weights, numbers, 1, step_times, 79}},
+                            weights, numbers, 1, step_times, 79, scalars}},
     [COXI_VOID] = {.void_ = {SESSION, 49, 3, 61}},
     [COXI_VOIDED] = {.voided = {-21, "fenced", voided, LEN(voided), touched,
                                 LEN(touched)}},
@@ -465,6 +466,8 @@ static void same_done(message *a, message *b)
     ASSERT_SAME_ARRAY(a->done.kept, a->done.n_kept, b->done.kept, b->done.n_kept);
     ASSERT_SAME_ARRAY(a->done.ended, a->done.n_ended, b->done.ended, b->done.n_ended);
     ASSERT_SAME_ARRAY(a->done.weights, a->done.n_closures, b->done.weights,
+                      b->done.n_closures);
+    ASSERT_SAME_ARRAY(a->done.scalars, a->done.n_closures, b->done.scalars,
                       b->done.n_closures);
     assert_int_equal(a->done.echo_us, b->done.echo_us);
     assert_int_equal(a->done.held_us, b->done.held_us);

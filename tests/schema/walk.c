@@ -109,7 +109,11 @@ static uint64_t read_closures(const struct coxi_message *m)
                     : 0) +
                (m->done.times != NULL ? read_array(m->done.times, m->done.n_closures,
                                                    sizeof(m->done.times[0]), 8)
-                                      : 0);
+                                      : 0) +
+               (m->done.scalars != NULL
+                    ? read_array(m->done.scalars, m->done.n_closures,
+                                 sizeof(m->done.scalars[0]), 4)
+                    : 0);
     }
     if (m->kind == COXI_RECALL || m->kind == COXI_RESULT_DROP) {
         return read_array(m->recall.closures, m->recall.n_closures,

@@ -10,6 +10,7 @@ static void set_options(const struct sim_plan *plan, struct cox_options *ret)
 {
     *ret = (struct cox_options)COX_OPTIONS_INIT;
     ret->checkpoint_dir = plan->checkpoints ? "/sim/run" : NULL;
+    ret->history = -1; /* samples would be a message a second that shows nothing */
     ret->keep_going = 1;
     ret->peer_timeout_ms = 1000;
     ret->worker_wait_ms = 60000;

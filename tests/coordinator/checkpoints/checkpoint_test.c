@@ -14,6 +14,7 @@ static void open_at(struct crew *crew, const char *dir, const char *module)
 {
     struct cox_options options = COX_OPTIONS_INIT;
     options.checkpoint_dir = dir;
+    options.history = -1; /* checkpoints are alone in the directory */
     crew_open(crew, 2, 1, module, &options);
 }
 

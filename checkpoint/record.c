@@ -1,0 +1,201 @@
+/* See record.h. */
+#include "checkpoint/record.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/json_text.h"
+
+static const char *const names[] = {
+    [COXI_RECORD_RUN] = "run",       [COXI_RECORD_CONFIG] = "config",
+    [COXI_RECORD_SAMPLE] = "sample", [COXI_RECORD_WORKERS] = "workers",
+    [COXI_RECORD_PS] = "ps",         [COXI_RECORD_SCALAR] = "scalar",
+    [COXI_RECORD_EVENT] = "event",   [COXI_RECORD_CHECKPOINT] = "checkpoint",
+    [COXI_RECORD_EVAL] = "eval",
+};
+
+const char *coxi_record_kind_name(enum coxi_record_kind kind)
+{
+    return names[kind];
+}
+
+enum coxi_record_kind coxi_record_kind_of(const char *name)
+{
+    enum coxi_record_kind kind = COXI_RECORD_RUN;
+    while (kind < COXI_N_RECORD_KINDS && strcmp(names[kind], name) != 0) {
+        kind++;
+    }
+    return kind;
+}
+
+/* ---- making lines */
+
+static int scalar_line(struct coxi_buffer *to, const struct coxi_record_scalar *scalar)
+{
+    int r = coxi_buffer_append_raw(to, ",\"name\":", 8);
+    r = r == 0 ? coxi_json_text(to, scalar->name) : r;
+    r = r == 0 ? coxi_buffer_printf(
+                     to, ",\"step\":%llu,\"value\":", (unsigned long long)scalar->step)
+               : r;
+    r = r == 0 ? coxi_json_number(to, scalar->value) : r;
+    r = r == 0 ? coxi_buffer_append_raw(to, ",\"source\":", 10) : r;
+    return r == 0 ? coxi_json_text(to, scalar->source) : r;
+}
+
+int coxi_record_line(struct coxi_buffer *to, const struct coxi_record *record)
+{
+    int r = coxi_buffer_printf(to, "{\"seq\":%llu,\"t\":%.3f,\"kind\":\"%s\"",
+                               (unsigned long long)record->seq, record->t,
+                               names[record->kind]);
+    if (r == 0 && record->kind == COXI_RECORD_SCALAR) {
+        r = scalar_line(to, &record->scalar);
+    } else if (r == 0 && *record->fields != '\0') {
+        r = coxi_buffer_append_raw(to, ",", 1);
+        r = r == 0 ? coxi_buffer_append_raw(to, record->fields, strlen(record->fields))
+                   : r;
+    }
+    return r == 0 ? coxi_buffer_append_raw(to, "}\n", 2) : r;
+}
+
+/* ---- reading lines */
+
+/* A number as coxi_json_number writes it. */
+static bool read_number(const json_t *value, double *ret)
+{
+    const char *text = json_string_value(value);
+    if (json_is_number(value)) {
+        *ret = json_number_value(value);
+    } else if (text != NULL && strcmp(text, "NaN") == 0) {
+        *ret = (double)NAN;
+    } else if (text != NULL && strcmp(text, "Infinity") == 0) {
+        *ret = (double)INFINITY;
+    } else if (text != NULL && strcmp(text, "-Infinity") == 0) {
+        *ret = -(double)INFINITY;
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static bool read_scalar(const json_t *line, struct coxi_record_read *ret)
+{
+    const json_t *step = json_object_get(line, "step");
+    const char *name = json_string_value(json_object_get(line, "name"));
+    const char *source = json_string_value(json_object_get(line, "source"));
+    struct coxi_record_scalar *scalar = &ret->record.scalar;
+    if (name == NULL || source == NULL || !json_is_integer(step) ||
+        json_integer_value(step) < 0 ||
+        !read_number(json_object_get(line, "value"), &scalar->value) ||
+        coxi_buffer_append_raw(&ret->texts, name, strlen(name) + 1) != 0 ||
+        coxi_buffer_append_raw(&ret->texts, source, strlen(source) + 1) != 0) {
+        return false;
+    }
+    scalar->name = (const char *)ret->texts.data;
+    scalar->source = scalar->name + strlen(scalar->name) + 1;
+    scalar->step = (uint64_t)json_integer_value(step);
+    return true;
+}
+
+/* Takes the members behind the kind as they are written. */
+static bool read_fields(const char *line, size_t len, struct coxi_record_read *ret)
+{
+    static const char key[] = "\"kind\":\"";
+    const char *at = memmem(line, len, key, sizeof(key) - 1);
+    const char *end = at != NULL ? memchr(at + sizeof(key) - 1, '"',
+                                          len - (size_t)(at - line) - sizeof(key) + 1)
+                                 : NULL;
+    if (end == NULL || line[len - 1] != '}') {
+        return false;
+    }
+    const char *fields = end + 1 + (end[1] == ',');
+    size_t fields_len = (size_t)(line + len - 1 - fields);
+    if (coxi_buffer_append_raw(&ret->texts, fields, fields_len) != 0 ||
+        coxi_buffer_append_raw(&ret->texts, "", 1) != 0) {
+        return false;
+    }
+    ret->record.fields = (const char *)ret->texts.data;
+    return true;
+}
+
+static bool read_line(const json_t *line, const char *text, size_t len,
+                      struct coxi_record_read *ret)
+{
+    const json_t *seq = json_object_get(line, "seq");
+    const json_t *t = json_object_get(line, "t");
+    const char *kind = json_string_value(json_object_get(line, "kind"));
+    ret->record = (struct coxi_record){.kind = COXI_N_RECORD_KINDS};
+    ret->texts.len = 0;
+    if (kind != NULL && json_is_integer(seq) && json_integer_value(seq) > 0 &&
+        json_is_number(t)) {
+        ret->record.seq = (uint64_t)json_integer_value(seq);
+        ret->record.t = json_number_value(t);
+        ret->record.kind = coxi_record_kind_of(kind);
+    }
+    return ret->record.kind == COXI_RECORD_SCALAR
+               ? read_scalar(line, ret)
+               : ret->record.kind < COXI_N_RECORD_KINDS && read_fields(text, len, ret);
+}
+
+bool coxi_record_read(const char *line, size_t len, struct coxi_record_read *ret)
+{
+    json_t *json = json_loadb(line, len, JSON_REJECT_DUPLICATES, NULL);
+    bool is = json != NULL && read_line(json, line, len, ret);
+    json_decref(json);
+    return is;
+}
+
+/* The record's members; for json_decref. */
+static json_t *members_of(const struct coxi_record *record)
+{
+    struct coxi_buffer text = {0};
+    json_t *members = NULL;
+    if (record->fields != NULL &&
+        coxi_buffer_printf(&text, "{%s}", record->fields) == 0) {
+        members = json_loadb((const char *)text.data, text.len, 0, NULL);
+    }
+    coxi_buffer_fini(&text);
+    return members;
+}
+
+double coxi_record_number(const struct coxi_record *record, const char *name)
+{
+    json_t *members = members_of(record);
+    double number = json_number_value(json_object_get(members, name));
+    json_decref(members);
+    return number;
+}
+
+/* ---- a run that goes on from a checkpoint */
+
+static uint64_t positive(const json_t *number)
+{
+    json_int_t value = json_integer_value(number);
+    return value > 0 ? (uint64_t)value : 0;
+}
+
+bool coxi_record_repeats(const struct coxi_record *record, struct coxi_repeated *ret)
+{
+    json_t *members = record->kind == COXI_RECORD_RUN ? members_of(record) : NULL;
+    const json_t *resumed = json_object_get(members, "resumed");
+    bool is = json_is_object(resumed);
+    if (is) {
+        ret->seq = positive(json_object_get(resumed, "seq"));
+        ret->closure = positive(json_object_get(resumed, "closure"));
+    }
+    json_decref(members);
+    return is;
+}
+
+bool coxi_repeated_has(const struct coxi_repeated *repeated,
+                       const struct coxi_record *record)
+{
+    const struct coxi_record_scalar *scalar = &record->scalar;
+    if (strcmp(scalar->source, "eval") == 0) {
+        return scalar->step > repeated->closure;
+    }
+    return repeated->seq != 0 ? record->seq > repeated->seq
+                              : strcmp(scalar->source, "client") != 0 &&
+                                    scalar->step > repeated->closure;
+}

@@ -1,0 +1,178 @@
+/* See evaluations.h. A line that is not complete is taken when it is. */
+#include "coordinator/monitor/evaluations.h"
+
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/file.h"
+#include "common/json_text.h"
+#include "coordinator/base/history.h"
+#include "coordinator/coordinator.h"
+
+enum {
+    KNOWN = 4096,       /* checkpoints whose closure is known; a power of two */
+    READ_MAX = 1 << 20, /* bytes that one call takes over, and of a line */
+};
+
+struct known {
+    uint64_t number;
+    uint64_t closure;
+};
+
+struct coxi_evaluations {
+    struct cox_coordinator *c;
+    uint64_t offset;           /* all before it was taken over */
+    struct known known[KNOWN]; /* by number, modulo */
+};
+
+int coxi_evaluations_new(struct cox_coordinator *c, struct coxi_evaluations **ret)
+{
+    struct coxi_evaluations *evaluations = calloc(1, sizeof(*evaluations));
+    if (evaluations == NULL) {
+        return coxi_error_memory("evaluations");
+    }
+    evaluations->c = c;
+    *ret = evaluations;
+    return 0;
+}
+
+void coxi_evaluations_free(struct coxi_evaluations *evaluations)
+{
+    free(evaluations);
+}
+
+void coxi_evaluations_note(struct coxi_evaluations *evaluations,
+                           const struct coxi_record *record)
+{
+    if (record->kind == COXI_RECORD_CHECKPOINT) {
+        uint64_t number = (uint64_t)coxi_record_number(record, "number");
+        evaluations->known[number % KNOWN] =
+            (struct known){number, (uint64_t)coxi_record_number(record, "closure")};
+    } else if (record->kind == COXI_RECORD_EVAL) {
+        uint64_t offset = (uint64_t)coxi_record_number(record, "offset");
+        evaluations->offset =
+            offset > evaluations->offset ? offset : evaluations->offset;
+    }
+}
+
+static int path_of(const struct coxi_evaluations *evaluations, char ret[PATH_MAX])
+{
+    const char *dir = evaluations->c->saving.dir;
+    return dir != NULL ? coxi_path(ret, "%s/eval.jsonl", dir) : COX_ENOENT;
+}
+
+void coxi_evaluations_skip(struct coxi_evaluations *evaluations)
+{
+    char path[PATH_MAX];
+    struct stat now;
+    if (path_of(evaluations, path) == 0 && stat(path, &now) == 0) {
+        evaluations->offset = (uint64_t)now.st_size;
+    }
+}
+
+/* ---- lines */
+
+static bool is_score(const char *name)
+{
+    return strcmp(name, "checkpoint") != 0 && strcmp(name, "time") != 0;
+}
+
+static int add_scores(json_t *line, struct coxi_buffer *to)
+{
+    const char *name;
+    json_t *value;
+    const char *before = "";
+    int r = coxi_buffer_printf(to, ",\"metrics\":{");
+    json_object_foreach(line, name, value)
+    {
+        if (r == 0 && is_score(name) && json_is_number(value)) {
+            r = coxi_buffer_printf(to, "%s", before);
+            r = r == 0 ? coxi_json_text(to, name) : r;
+            r = r == 0 ? coxi_buffer_printf(to, ":") : r;
+            r = r == 0 ? coxi_json_number(to, json_number_value(value)) : r;
+            before = ",";
+        }
+    }
+    return r == 0 ? coxi_buffer_printf(to, "}") : r;
+}
+
+static void take_line(struct coxi_evaluations *evaluations, const char *text,
+                      size_t len)
+{
+    const char *name;
+    json_t *value;
+    json_t *line = json_loadb(text, len, 0, NULL);
+    const json_t *checkpoint = json_object_get(line, "checkpoint");
+    struct coxi_buffer fields = {0};
+    if (!json_is_integer(checkpoint)) {
+        json_decref(line);
+        return;
+    }
+    uint64_t number = (uint64_t)json_integer_value(checkpoint);
+    const struct known *known = &evaluations->known[number % KNOWN];
+    uint64_t step = known->number == number ? known->closure : 0;
+    int r =
+        coxi_buffer_printf(&fields, "\"checkpoint\":%llu,\"step\":%llu,\"offset\":%llu",
+                           (unsigned long long)number, (unsigned long long)step,
+                           (unsigned long long)evaluations->offset);
+    r = r == 0 ? add_scores(line, &fields) : r;
+    r = r == 0 ? coxi_buffer_append_raw(&fields, "", 1) : r;
+    json_object_foreach(line, name, value)
+    {
+        if (r == 0 && is_score(name) && json_is_number(value) && step != 0) {
+            (void)coxi_history_scalar(
+                evaluations->c, &(struct coxi_record_scalar){name, "eval", step,
+                                                             json_number_value(value)});
+        }
+    }
+    if (r == 0) {
+        coxi_history_add(evaluations->c, COXI_RECORD_EVAL, (const char *)fields.data,
+                         true);
+    }
+    coxi_buffer_fini(&fields);
+    json_decref(line);
+}
+
+static void take_lines(struct coxi_evaluations *evaluations, const char *text,
+                       size_t len)
+{
+    const char *end;
+    const char *at = text;
+    while ((end = memchr(at, '\n', len - (size_t)(at - text))) != NULL) {
+        evaluations->offset += (uint64_t)(end + 1 - at);
+        while (at < end && *at == '\0') {
+            at++; /* left by a host that has lost its power */
+        }
+        take_line(evaluations, at, (size_t)(end - at));
+        at = end + 1;
+    }
+    if (at == text && len == READ_MAX) {
+        evaluations->offset += len; /* no line is that long */
+    }
+}
+
+void coxi_evaluations_take(struct coxi_evaluations *evaluations)
+{
+    char path[PATH_MAX];
+    struct stat now;
+    if (path_of(evaluations, path) != 0 || stat(path, &now) != 0 ||
+        (uint64_t)now.st_size <= evaluations->offset) {
+        return;
+    }
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    char *text = fd >= 0 ? malloc(READ_MAX) : NULL;
+    ssize_t n =
+        text != NULL ? coxi_fd_read_at(fd, evaluations->offset, text, READ_MAX) : 0;
+    if (n > 0) {
+        take_lines(evaluations, text, (size_t)n);
+    }
+    free(text);
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+}

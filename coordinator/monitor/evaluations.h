@@ -1,0 +1,30 @@
+/*
+ * Takes over what evaluators report: lines that they append to eval.jsonl in the
+ * checkpoint directory (coxswain/evaluator.h) become records of the history, one of kind
+ * `eval` and one scalar for each score, whose source is "eval" and whose step is the
+ * highest closure that the checkpoint has settled. One thread.
+ */
+#ifndef COXI_COORDINATOR_MONITOR_EVALUATIONS_H
+#define COXI_COORDINATOR_MONITOR_EVALUATIONS_H
+
+#include "checkpoint/record.h"
+
+struct cox_coordinator;
+struct coxi_evaluations;
+
+/* COX_ENOMEM. */
+int coxi_evaluations_new(struct cox_coordinator *c, struct coxi_evaluations **ret);
+void coxi_evaluations_free(struct coxi_evaluations *evaluations); /* takes NULL */
+
+/* Takes note of a record: which closure a checkpoint has, or how far eval.jsonl was taken
+ * over. Pass the records of the run so far, then each new one. */
+void coxi_evaluations_note(struct coxi_evaluations *evaluations,
+                           const struct coxi_record *record);
+
+/* Skips what eval.jsonl has already: it is of another run. */
+void coxi_evaluations_skip(struct coxi_evaluations *evaluations);
+
+/* Takes over what was reported since the last call. */
+void coxi_evaluations_take(struct coxi_evaluations *evaluations);
+
+#endif

@@ -1,0 +1,42 @@
+/*
+ * What others see of the run while it goes on and afterwards:
+ *
+ *   monitor.c      the thread that samples, and writes the history to disk
+ *   sampler.c      records each second how the run, its ps and its workers do
+ *   scalars.c      the program's scalars and configuration
+ *   evaluations.c  records what evaluators have reported
+ *   tensorboard.c  writes scalars for TensorBoard; event_file.c: in its format
+ *   stats.c        counts what a run has done
+ *   exposed.c      serves how the client is, over HTTP; exposed_metrics.c: its metrics
+ *
+ * Threads: one of its own. It sends each ps one message a second, and no worker any. On
+ * the loop it takes a look at all workers, once a second. It may wait for the disk, and
+ * nobody waits for it but cox_close.
+ */
+#ifndef COXI_COORDINATOR_MONITOR_MONITOR_H
+#define COXI_COORDINATOR_MONITOR_MONITOR_H
+
+#include <stdint.h>
+
+struct cox_coordinator;
+
+/* Makes the history if the options ask for one, before any event is told.
+ * COX_EINVAL: an option is wrong; COX_ENOMEM. */
+int coxi_monitor_new(struct cox_coordinator *c);
+
+/* Reads the history of the run so far, once the run directory is ours. */
+int coxi_monitor_load(struct cox_coordinator *c);
+
+/* Starts the thread, once it is known whether the run goes on from a checkpoint.
+ * COX_ENOMEM. */
+int coxi_monitor_start(struct cox_coordinator *c);
+
+/* Takes a last sample, and ends sampling: from now on nothing but the history is used.
+ * Takes a moment, once life.closing is set. */
+void coxi_monitor_end_samples(struct cox_coordinator *c);
+
+/* Writes what is left, and ends the thread. */
+void coxi_monitor_stop(struct cox_coordinator *c);
+void coxi_monitor_free(struct cox_coordinator *c);
+
+#endif

@@ -1,0 +1,213 @@
+/* The history of a run: what is recorded, on disk and in memory; clients that go on, disks
+ * without room. */
+#include <jansson.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "checkpoint/history_file.h"
+#include "common/error.h"
+#include "coordinator/base/history.h"
+#include "tests/coordinator/crew.h"
+#include "tests/coordinator/monitor/told.h"
+#include "tests/test.h"
+
+enum { N = 100 };
+
+static void count(struct crew *crew, int n)
+{
+    (void)crew_counter(crew, "c0");
+    crew_schedule(crew, crew_function(crew, "count"), n, 1);
+    assert_code(0, cox_join(crew->c, -1));
+}
+
+/* Runs a client in `dir` that counts, and saves a checkpoint if `saves`. */
+static void run(const char *dir, bool saves)
+{
+    struct crew crew;
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.checkpoint_dir = dir;
+    options.checkpoint_at_close = -1;
+    crew_open(&crew, 2, 2, "counter", &options);
+    count(&crew, N);
+    if (saves) {
+        assert_code(0, cox_checkpoint_save(crew.c, NULL, NULL));
+    }
+    crew_close(&crew);
+}
+
+TEST(the_history_tells_of_run_samples_ps_workers_checkpoints_and_events)
+{
+    struct told told;
+    char *dir = coxi_test_path("run");
+    run(dir, true);
+    told_read(dir, &told);
+    const json_t *begun = told_last(&told, "run");
+    assert_int_equal(2, told_number(begun, "n_ps"));
+    assert_int_equal(1, told_number(begun, "generation"));
+    assert_null(json_object_get(begun, "resumed"));
+    const json_t *sample = told_last(&told, "sample");
+    assert_int_equal(N, told_number(sample, "done"));
+    assert_int_equal(2, told_number(sample, "workers_ready"));
+    assert_int_equal(0, told_number(sample, "in_flight"));
+    assert_true(told_number(sample, "step") >= N);
+    assert_int_equal(2, json_array_size(json_object_get(told_last(&told, "ps"), "ps")));
+    const json_t *workers = json_object_get(told_last(&told, "workers"), "workers");
+    assert_true(json_array_size(workers) > 0);
+    const json_t *checkpoint = told_last(&told, "checkpoint");
+    assert_int_equal(1, told_number(checkpoint, "number"));
+    assert_true(told_number(checkpoint, "closure") >= N);
+    assert_true(told_number(checkpoint, "bytes") > 0);
+    assert_non_null(told_event(&told, "checkpoint_saved"));
+    told_free(&told);
+}
+
+TEST(without_history_there_is_no_file)
+{
+    struct crew crew;
+    struct stat stat_of;
+    struct coxi_buffer out = {0};
+    uint64_t last = 0;
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.checkpoint_dir = coxi_test_path("run");
+    options.history = -1;
+    crew_open(&crew, 1, 1, "counter", &options);
+    count(&crew, N);
+    assert_code(0, coxi_history_since(crew.c, 0, 4096, &out, &last));
+    assert_int_equal(0, out.len);
+    crew_close(&crew);
+    assert_int_equal(-1, stat(coxi_test_path("run/metrics.jsonl"), &stat_of));
+}
+
+TEST(history_is_0_or_minus_1)
+{
+    struct cox_cluster *cluster;
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.history = 1;
+    assert_code(0, cox_cluster_local(1, 1, &cluster));
+    crew_refused(cluster, &options, COX_EINVAL, "history");
+    cox_cluster_free(cluster);
+}
+
+/* ---- while it goes on */
+
+static bool tells_of_worker(void *arg)
+{
+    struct crew *crew = arg;
+    struct coxi_buffer out = {0};
+    uint64_t last = 0;
+    assert_code(0, coxi_history_since(crew->c, 0, 1 << 20, &out, &last));
+    assert_code(0, coxi_buffer_append_raw(&out, "", 1));
+    bool tells = strstr((const char *)out.data, "\"worker_back\"") != NULL &&
+                 strstr((const char *)out.data, "\"lost\":1,\"back\":1") != NULL;
+    coxi_buffer_fini(&out);
+    return tells;
+}
+
+TEST(a_worker_that_is_killed_is_told_of_and_that_it_is_back)
+{
+    struct crew crew;
+    crew_open(&crew, 1, 1, "counter", NULL);
+    crew_kill(crew_step_process(&crew, 0));
+    coxi_test_until(tells_of_worker, &crew, "a worker that is back in the history");
+    crew_close(&crew);
+    struct told told;
+    told_read(crew.log_dir, &told); /* without a checkpoint directory it is here */
+    assert_int_equal(0, told_number(told_event(&told, "worker_lost"), "worker"));
+    told_free(&told);
+}
+
+/* ---- from client to client */
+
+TEST(a_client_that_goes_on_continues_the_file_and_its_numbers)
+{
+    struct told told;
+    char *dir = coxi_test_path("run");
+    run(dir, true);
+    told_read(dir, &told);
+    double last = told_number(told.all[told.n - 1], "seq");
+    double cut = told_number(told_last(&told, "checkpoint"), "cut");
+    told_free(&told);
+    run(dir, false);
+    told_read(dir, &told);
+    assert_int_equal(2, told_count(&told, "run"));
+    const json_t *begun = told_last(&told, "run");
+    assert_true(told_number(begun, "seq") > last);
+    assert_int_equal(2, told_number(begun, "generation"));
+    const json_t *resumed = json_object_get(begun, "resumed");
+    assert_int_equal(1, told_number(resumed, "checkpoint"));
+    assert_true(told_number(resumed, "seq") == cut && cut > 0);
+    told_free(&told);
+}
+
+TEST(a_run_that_begins_anew_keeps_the_file_of_the_one_before)
+{
+    struct told told;
+    char *dir = coxi_test_path("run");
+    run(dir, false); /* without a checkpoint, the next one begins anew */
+    told_read(dir, &told);
+    double last = told_number(told.all[told.n - 1], "seq");
+    told_free(&told);
+    run(dir, false);
+    told_read(dir, &told);
+    assert_int_equal(1, told_count(&told, "run"));
+    assert_true(told_number(told.all[0], "seq") > last);
+    told_free(&told);
+    assert_int_equal(0, access(coxi_test_path("run/metrics.jsonl.old"), F_OK));
+}
+
+/* ---- a disk without room */
+
+static atomic_int n_failed;
+static atomic_int n_back;
+
+static void on_event(void *arg, const struct cox_event *event)
+{
+    (void)arg;
+    n_failed += event->code == COX_EVENT_METRICS_FAILED;
+    n_back += event->code == COX_EVENT_METRICS_BACK;
+}
+
+static bool has_failed(void *arg)
+{
+    (void)arg;
+    return n_failed > 0;
+}
+
+static bool is_back(void *arg)
+{
+    (void)arg;
+    return n_back > 0;
+}
+
+TEST(training_goes_on_without_room_on_the_disk_and_an_event_tells_of_it)
+{
+    struct crew crew;
+    struct told told;
+    struct rlimit all;
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.checkpoint_dir = coxi_test_path("run");
+    options.checkpoint_at_close = -1;
+    options.on_event = on_event;
+    crew_open(&crew, 1, 1, "counter", &options);
+    (void)signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(0, getrlimit(RLIMIT_FSIZE, &all));
+    assert_int_equal(0, setrlimit(RLIMIT_FSIZE, &(struct rlimit){1, all.rlim_max}));
+    coxi_test_until(has_failed, NULL, "an event that the file cannot be written");
+    count(&crew, N);
+    assert_int_equal(1, n_failed);
+    assert_int_equal(0, n_back);
+    assert_int_equal(0, setrlimit(RLIMIT_FSIZE, &all));
+    coxi_test_until(is_back, NULL, "an event that it can be written again");
+    crew_close(&crew);
+    told_read(options.checkpoint_dir, &told);
+    assert_int_equal(N, told_number(told_last(&told, "sample"), "done"));
+    assert_int_equal(1, told_count(&told, "run"));
+    assert_non_null(told_event(&told, "metrics_failed"));
+    told_free(&told);
+}
