@@ -48,6 +48,16 @@ void coxi_durations_add(struct coxi_durations *to, const struct coxi_durations *
     to->max_us = max > to->max_us ? max : to->max_us;
 }
 
+void coxi_durations_by_power(const struct coxi_durations *durations,
+                             struct coxi_latency *ret)
+{
+    for (size_t i = 0; i < COXI_DURATION_BUCKETS; i++) {
+        ret->counts[coxi_latency_bucket(middle_of(i))] +=
+            atomic_load_explicit(&durations->counts[i], memory_order_relaxed);
+    }
+    ret->sum_us = atomic_load_explicit(&durations->sum_us, memory_order_relaxed);
+}
+
 uint32_t coxi_durations_quantile(const struct coxi_durations *durations, double part)
 {
     uint64_t n = 0;

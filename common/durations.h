@@ -11,6 +11,8 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "common/latency.h"
+
 enum { COXI_DURATION_BUCKETS = 8 + 8 * 29 }; /* for all numbers of 32 bits */
 
 struct coxi_durations {
@@ -32,6 +34,11 @@ void coxi_durations_note(struct coxi_durations *durations, uint32_t us);
 
 /* Adds those of `from` to `to`, which no other thread uses. */
 void coxi_durations_add(struct coxi_durations *to, const struct coxi_durations *from);
+
+/* The same counts by powers of two, as *ret (zeroed) has them; no other thread uses
+ * *ret. */
+void coxi_durations_by_power(const struct coxi_durations *durations,
+                             struct coxi_latency *ret);
 
 /* The duration that `part` (0 to 1) of all do not exceed; 0 if there are none. */
 uint32_t coxi_durations_quantile(const struct coxi_durations *durations, double part);

@@ -10,8 +10,10 @@
 #include <stdlib.h>
 
 #include "common/sync.h"
+#include "coordinator/base/profile.h"
 #include "coordinator/monitor/exposed.h"
 #include "coordinator/monitor/stats.h"
+#include "coordinator/workers/module.h"
 
 struct of_stats {
     size_t offset; /* of the field */
@@ -110,6 +112,90 @@ static void put_times(struct coxi_openmetrics *m, const struct coxi_run_times *t
     coxi_openmetrics_latency(m, COXI_NO_LABELS, &times->closures);
 }
 
+/* ---- where the time of steps goes */
+
+enum { FUNCTIONS_MAX = 32 };
+
+struct timed_function {
+    const char *name;
+    struct coxi_profile *profile;
+};
+
+struct functions {
+    struct timed_function all[FUNCTIONS_MAX];
+    size_t n;
+};
+
+/* The first functions that have run; they live until cox_close. */
+static void take_functions(struct cox_coordinator *c, struct functions *ret)
+{
+    coxi_lock(&c->lock);
+    for (uint32_t m = 0; m < c->modules->n; m++) {
+        const struct cox_module *module = c->modules->all[m];
+        for (uint32_t i = 0; i < module->info.n_steps && ret->n < FUNCTIONS_MAX; i++) {
+            struct cox_function *function = &module->functions[i];
+            struct coxi_profile *profile =
+                atomic_load_explicit(&function->profile, memory_order_acquire);
+            if (profile != NULL) {
+                ret->all[ret->n++] = (struct timed_function){function->name, profile};
+            }
+        }
+    }
+    coxi_unlock(&c->lock);
+}
+
+static void put_parts(struct coxi_openmetrics *m, const struct functions *functions)
+{
+    static const struct {
+        enum coxi_part part;
+        const char *name;
+        const char *help;
+    } all[] = {
+        {COXI_PART_STEP, "coxswain_client_step_seconds", "Run time of steps."},
+        {COXI_PART_DATA, "coxswain_client_step_data_seconds",
+         "How long a step read records."},
+        {COXI_PART_PULL, "coxswain_client_step_pull_seconds",
+         "How long a step waited for pulls."},
+        {COXI_PART_COMPUTE, "coxswain_client_step_compute_seconds",
+         "The rest of a step's run time."},
+        {COXI_PART_COMMIT, "coxswain_client_step_commit_seconds",
+         "From a step's last commit until it was acknowledged."},
+    };
+    for (size_t k = 0; k < sizeof(all) / sizeof(*all); k++) {
+        coxi_openmetrics_family(m, COXI_LATENCIES, all[k].name, "seconds", all[k].help);
+        for (size_t i = 0; i < functions->n; i++) {
+            const struct timed_function *function = &functions->all[i];
+            struct coxi_latency latency = {0};
+            coxi_durations_by_power(&function->profile->parts[all[k].part], &latency);
+            coxi_openmetrics_latency(m, COXI_LABELS({"function", function->name}),
+                                     &latency);
+        }
+    }
+}
+
+/* What slots did; the parts are all of their time. */
+static void put_slots(struct coxi_openmetrics *m, const struct functions *functions)
+{
+    uint64_t us[5] = {0};
+    static const char *const doing[] = {"compute", "pull", "data", "commit", "nothing"};
+    for (size_t i = 0; i < functions->n; i++) {
+        const struct coxi_part_sums sums = coxi_profile_sums(functions->all[i].profile);
+        us[0] += sums.part_us[COXI_PART_COMPUTE];
+        us[1] += sums.part_us[COXI_PART_PULL];
+        us[2] += sums.part_us[COXI_PART_DATA];
+        us[3] += sums.blocked_us;
+        us[4] += sums.idle_us;
+    }
+    coxi_openmetrics_family(
+        m, COXI_COUNTER, "coxswain_client_slots_seconds", "seconds",
+        "What the slots of workers spent their time with: "
+        "computing, waiting for pulls, reading records, waiting for "
+        "commits, or nothing, because they had no closure.");
+    for (size_t i = 0; i < sizeof(us) / sizeof(*us); i++) {
+        coxi_openmetrics_real(m, COXI_LABELS({"doing", doing[i]}), (double)us[i] / 1e6);
+    }
+}
+
 static void put_ps(struct coxi_openmetrics *m, const struct coxi_ps_said *said,
                    uint32_t n_ps)
 {
@@ -146,6 +232,7 @@ static void put_run(struct coxi_openmetrics *m, const struct coxi_session *sessi
 void coxi_exposed_metrics(struct cox_coordinator *c, struct coxi_openmetrics *m)
 {
     struct cox_stats stats;
+    struct functions functions = {.n = 0};
     coxi_lock(&c->lock);
     bool opened = c->life.opened;
     coxi_unlock(&c->lock);
@@ -158,5 +245,8 @@ void coxi_exposed_metrics(struct cox_coordinator *c, struct coxi_openmetrics *m)
     put_stats(m, &stats);
     put_times(m, &c->times);
     put_ps(m, said, c->ps.n);
+    take_functions(c, &functions);
+    put_parts(m, &functions);
+    put_slots(m, &functions);
     free(said);
 }

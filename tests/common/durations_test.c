@@ -51,3 +51,24 @@ TEST(durations_are_added)
     assert_int_equal(6, coxi_durations_quantile(&a, 0.5));
     assert_int_equal(7, coxi_durations_quantile(&a, 1));
 }
+
+TEST(durations_by_power_count_all_in_their_place)
+{
+    static struct coxi_durations durations;
+    struct coxi_latency latency = {0};
+    uint64_t sum_us = 0;
+    for (unsigned power = 0; power < 32; power++) {
+        coxi_durations_note(&durations, (uint32_t)1 << power);
+        coxi_durations_note(&durations, ((uint32_t)2 << power) - 1);
+        sum_us += ((uint64_t)3 << power) - 1;
+    }
+    coxi_durations_note(&durations, 0);
+    coxi_durations_by_power(&durations, &latency);
+    assert_int_equal(1, latency.counts[0]);
+    for (size_t i = 1; i + 1 < COXI_LATENCY_BUCKETS; i++) {
+        assert_int_equal(2, latency.counts[i]);
+    }
+    assert_int_equal(2 * (32 - COXI_LATENCY_BUCKETS + 2),
+                     latency.counts[COXI_LATENCY_BUCKETS - 1]);
+    assert_int_equal(sum_us, latency.sum_us);
+}

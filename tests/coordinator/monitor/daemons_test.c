@@ -94,6 +94,12 @@ TEST(metrics_of_daemons_are_what_cox_stats_says)
     double timed = sample_of(client, "coxswain_client_dispatch_seconds_count");
     assert_true(timed >= N / 16 && timed <= N / 16 + 1);
     assert_sample(client, "coxswain_client_closure_seconds_count", timed);
+    assert_sample(client, "coxswain_client_step_seconds_count{function=\"count\"}", N);
+    assert_sample(client,
+                  "coxswain_client_step_commit_seconds_count{function=\"count\"}", N);
+    assert_true(
+        sample_of(client, "coxswain_client_slots_seconds_total{doing=\"compute\"}") >=
+        0);
     assert_true(sample_of(watched.worker,
                           "coxswain_worker_step_process_resident_memory_bytes") > 1e5);
     crew_close(&watched.crew);
