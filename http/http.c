@@ -31,7 +31,12 @@ enum {
     REST_MS = 100,     /* after accept has failed for lack of descriptors */
     ACCEPTS_MAX = 16,  /* in one turn */
     END_TURNS_MAX = 8, /* turns of libmicrohttpd at the end */
+    SHARE = 5, /* the thread takes at most one part in five of a core's time, ... */
+    REST_MOST_MS = 100,
 };
+
+/* ... but this much at once, for a page that is opened */
+static const int64_t share_burst_ns = 300 * 1000000LL;
 
 atomic_uint coxi_http_request_ms = COXI_HTTP_REQUEST_MS;
 
@@ -247,11 +252,36 @@ static void end_all(struct coxi_http_server *server)
     }
 }
 
+/* How long the thread must rest, because it has had more than its share of a core: a
+ * crowd of strangers must not slow the program down. */
+static int rest_ms(struct coxi_http_server *server)
+{
+    struct timespec cpu;
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
+    uint64_t cpu_ns = (uint64_t)cpu.tv_sec * 1000000000u + (uint64_t)cpu.tv_nsec;
+    uint64_t wall_ns = coxi_now_ns();
+    int64_t left_ns = server->share.left_ns +
+                      (int64_t)((wall_ns - server->share.wall_ns) / SHARE) -
+                      (int64_t)(cpu_ns - server->share.cpu_ns);
+    server->share.left_ns = left_ns < share_burst_ns ? left_ns : share_burst_ns;
+    server->share.wall_ns = wall_ns;
+    server->share.cpu_ns = cpu_ns;
+    int64_t ms = left_ns < 0 ? -left_ns * SHARE / 1000000 + 1 : 0;
+    return ms < REST_MOST_MS ? (int)ms : REST_MOST_MS;
+}
+
 static void *serve(void *arg)
 {
     struct coxi_http_server *server = arg;
     uint64_t swept_ms = 0;
+    server->share.left_ns = share_burst_ns;
+    server->share.wall_ns = coxi_now_ns();
     while (!atomic_load(&server->ends)) {
+        int ms = rest_ms(server);
+        if (ms > 0) {
+            (void)poll(NULL, 0, ms);
+            continue;
+        }
         struct pollfd files[] = {
             {.fd = server->wake_fd, .events = POLLIN},
             {.fd = server->epoll_fd, .events = POLLIN},

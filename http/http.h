@@ -7,7 +7,7 @@
  * (DNS rebinding).
  *
  * Everything is bounded: connections, their headers, the time of each request and answer,
- * the memory of answers, the streams. A stranger who takes all connections and says
+ * the memory of answers, the streams, and the share of a core that all of it takes. A stranger who takes all connections and says
  * nothing keeps nobody out, because the one that has waited longest makes room for the
  * next.
  */

@@ -68,7 +68,12 @@ struct coxi_http_server {
     size_t n_clients;
     size_t n_doomed;
     size_t n_streams;
-    size_t body_bytes;       /* of all answers under way */
+    size_t body_bytes; /* of all answers under way */
+    struct {
+        int64_t left_ns;  /* CPU time that the thread may take at once */
+        uint64_t wall_ns; /* when that was worked out, ... */
+        uint64_t cpu_ns;  /* ... and what the thread had taken then */
+    } share;
     uint64_t rests_until_ms; /* accepts nothing before, because it has no descriptors */
 };
 

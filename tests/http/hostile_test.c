@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/clock.h"
@@ -300,4 +301,56 @@ TEST(http_answers_while_all_streams_are_taken)
     for (int i = 1; i < COXI_HTTP_STREAMS_MAX; i++) {
         (void)close(fds[i]);
     }
+}
+
+/* CPU time of this process in s. */
+static double cpu_s(void)
+{
+    struct rusage used;
+    assert_int_equal(0, getrusage(RUSAGE_SELF, &used));
+    return (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+           (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
+}
+
+/* Asks for pages as fast as they come, on one connection, for ever. */
+static void ask_for_ever(const char *url)
+{
+    static char text[65536];
+    static const char request[] = "GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    for (int fd = visitor_connect(url);; fd = visitor_connect(url)) {
+        while (send(fd, request, sizeof(request) - 1, MSG_NOSIGNAL) > 0 &&
+               recv(fd, text, sizeof(text), 0) > 0) {
+        }
+        (void)close(fd);
+    }
+}
+
+TEST(http_takes_only_a_share_of_a_core_in_a_storm)
+{
+    enum { STRANGERS = 2, STORM_MS = 3000 };
+    pid_t strangers[STRANGERS];
+    struct coxi_http_server *server = start();
+    for (int i = 0; i < STRANGERS; i++) {
+        strangers[i] = fork();
+        assert_true(strangers[i] >= 0);
+        if (strangers[i] == 0) {
+            (void)alarm(60); /* in case the test fails */
+            ask_for_ever(coxi_http_url(server));
+        }
+    }
+    uint64_t begun_ms = coxi_now_ms();
+    double before_s = cpu_s();
+    struct pollfd nothing = {.fd = -1};
+    while (coxi_now_ms() - begun_ms < STORM_MS) {
+        (void)poll(&nothing, 1, 100);
+    }
+    double taken_s = cpu_s() - before_s;
+    double most_s = 0.3 + (double)(coxi_now_ms() - begun_ms) / 1e3 / 5;
+    assert_true(taken_s < most_s + 0.3);
+    assert_serves(server);
+    for (int i = 0; i < STRANGERS; i++) {
+        assert_int_equal(0, kill(strangers[i], SIGKILL));
+        assert_int_equal(strangers[i], waitpid(strangers[i], NULL, 0));
+    }
+    coxi_http_stop(server);
 }
