@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "checkpoint/manifest.h"
 #include "common/error.h"
 #include "common/file.h"
 #include "common/json_text.h"
@@ -101,6 +102,24 @@ static int add_scores(json_t *line, struct coxi_buffer *to)
     return r == 0 ? coxi_buffer_printf(to, "}") : r;
 }
 
+/* The highest closure that a checkpoint has settled; 0: not known. A checkpoint is there a
+ * moment before its record. */
+static uint64_t closure_of(const struct coxi_evaluations *evaluations, uint64_t number)
+{
+    const struct known *known = &evaluations->known[number % KNOWN];
+    char path[PATH_MAX];
+    struct coxi_manifest *manifest = NULL;
+    uint64_t closure = known->number == number ? known->closure : 0;
+    if (closure == 0 &&
+        coxi_path(path, "%s/ckpt-%llu", evaluations->c->saving.dir,
+                  (unsigned long long)number) == 0 &&
+        coxi_manifest_read(path, &manifest) == 0) {
+        closure = manifest->progress.closure;
+        coxi_manifest_free(manifest);
+    }
+    return closure;
+}
+
 static void take_line(struct coxi_evaluations *evaluations, const char *text,
                       size_t len)
 {
@@ -114,8 +133,7 @@ static void take_line(struct coxi_evaluations *evaluations, const char *text,
         return;
     }
     uint64_t number = (uint64_t)json_integer_value(checkpoint);
-    const struct known *known = &evaluations->known[number % KNOWN];
-    uint64_t step = known->number == number ? known->closure : 0;
+    uint64_t step = closure_of(evaluations, number);
     int r =
         coxi_buffer_printf(&fields, "\"checkpoint\":%llu,\"step\":%llu,\"offset\":%llu",
                            (unsigned long long)number, (unsigned long long)step,

@@ -48,6 +48,73 @@ static int put(struct coxi_event_file *file, const struct coxi_record_scalar *sc
     return r;
 }
 
+/* ---- points */
+
+static int by_step(const void *a, const void *b)
+{
+    const struct point *x = a;
+    const struct point *y = b;
+    return x->step != y->step ? (x->step > y->step ? 1 : -1)
+                              : (x->seq > y->seq) - (x->seq < y->seq);
+}
+
+int coxi_tensorboard_flush(struct coxi_tensorboard *board, uint64_t settled, bool all)
+{
+    uint64_t now_ms = coxi_now_ms();
+    size_t left = 0;
+    int r = 0;
+    qsort(board->points, board->n, sizeof(*board->points), by_step);
+    for (size_t i = 0; i < board->n; i++) {
+        const struct point *point = &board->points[i];
+        bool due = all || point->step < settled || now_ms - point->since_ms >= WAIT_MS;
+        if (r == 0 && due) {
+            struct coxi_record_scalar scalar = {
+                .name = point->name, .step = point->step, .value = point->value};
+            r = put(board->train, &scalar, point->t);
+        }
+        if (r != 0 || !due) {
+            board->points[left++] = *point;
+        }
+    }
+    board->n = left;
+    int written = coxi_event_file_flush(board->train);
+    int eval_written = coxi_event_file_flush(board->eval);
+    r = r != 0 ? r : written;
+    return r != 0 ? r : eval_written;
+}
+
+/* Writes the points of the lowest steps. */
+static int make_room(struct coxi_tensorboard *board)
+{
+    qsort(board->points, board->n, sizeof(*board->points), by_step);
+    int r = coxi_tensorboard_flush(board, board->points[board->n / 4 * 3].step, false);
+    return r == 0 && board->n == POINTS_MAX ? coxi_tensorboard_flush(board, 0, true)
+                                            : r;
+}
+
+int coxi_tensorboard_add(struct coxi_tensorboard *board,
+                         const struct coxi_record *record)
+{
+    const struct coxi_record_scalar *scalar = &record->scalar;
+    if (is_eval(record)) {
+        return put(board->eval, scalar, record->t);
+    }
+    if (strcmp(scalar->source, "client") == 0) {
+        return put(board->train, scalar, record->t);
+    }
+    int r = board->n == POINTS_MAX ? make_room(board) : 0;
+    if (r == 0) {
+        struct point *point = &board->points[board->n++];
+        *point = (struct point){.step = scalar->step,
+                                .seq = record->seq,
+                                .since_ms = coxi_now_ms(),
+                                .t = record->t,
+                                .value = scalar->value};
+        (void)strncat(point->name, scalar->name, sizeof(point->name) - 1);
+    }
+    return r;
+}
+
 /* ---- going on from a checkpoint */
 
 /* A client of the run that has gone on from a checkpoint. */
@@ -116,8 +183,7 @@ static void rewrite(void *arg, const struct coxi_record *record)
     }
     bool eval = is_eval(record);
     if (record->scalar.step >= (eval ? survey->eval_first : survey->train_first)) {
-        survey->code = put(eval ? survey->board->eval : survey->board->train,
-                           &record->scalar, record->t);
+        survey->code = coxi_tensorboard_add(survey->board, record);
     }
 }
 
@@ -171,6 +237,7 @@ int coxi_tensorboard_new(const char *dir, const char *history,
         r = coxi_history_each(history, 0, rewrite, &survey, &end);
         r = r == COX_ENOENT ? 0 : r;
         r = r == 0 ? survey.code : r;
+        r = r == 0 ? coxi_tensorboard_flush(board, 0, true) : r;
     }
     coxi_buffer_fini(&survey.resumptions);
     if (r != 0) {
@@ -189,62 +256,4 @@ void coxi_tensorboard_free(struct coxi_tensorboard *board)
         free(board->points);
         free(board);
     }
-}
-
-/* ---- points */
-
-static int by_step(const void *a, const void *b)
-{
-    const struct point *x = a;
-    const struct point *y = b;
-    return x->step != y->step ? (x->step > y->step ? 1 : -1)
-                              : (x->seq > y->seq) - (x->seq < y->seq);
-}
-
-int coxi_tensorboard_add(struct coxi_tensorboard *board,
-                         const struct coxi_record *record)
-{
-    const struct coxi_record_scalar *scalar = &record->scalar;
-    if (is_eval(record)) {
-        return put(board->eval, scalar, record->t);
-    }
-    if (strcmp(scalar->source, "client") == 0) {
-        return put(board->train, scalar, record->t);
-    }
-    int r = board->n == POINTS_MAX ? coxi_tensorboard_flush(board, 0, true) : 0;
-    if (r == 0) {
-        struct point *point = &board->points[board->n++];
-        *point = (struct point){.step = scalar->step,
-                                .seq = record->seq,
-                                .since_ms = coxi_now_ms(),
-                                .t = record->t,
-                                .value = scalar->value};
-        (void)strncat(point->name, scalar->name, sizeof(point->name) - 1);
-    }
-    return r;
-}
-
-int coxi_tensorboard_flush(struct coxi_tensorboard *board, uint64_t settled, bool all)
-{
-    uint64_t now_ms = coxi_now_ms();
-    size_t left = 0;
-    int r = 0;
-    qsort(board->points, board->n, sizeof(*board->points), by_step);
-    for (size_t i = 0; i < board->n; i++) {
-        const struct point *point = &board->points[i];
-        bool due = all || point->step < settled || now_ms - point->since_ms >= WAIT_MS;
-        if (r == 0 && due) {
-            struct coxi_record_scalar scalar = {
-                .name = point->name, .step = point->step, .value = point->value};
-            r = put(board->train, &scalar, point->t);
-        }
-        if (r != 0 || !due) {
-            board->points[left++] = *point;
-        }
-    }
-    board->n = left;
-    int written = coxi_event_file_flush(board->train);
-    int eval_written = coxi_event_file_flush(board->eval);
-    r = r != 0 ? r : written;
-    return r != 0 ? r : eval_written;
 }

@@ -28,8 +28,8 @@
 
 #include <coxswain/coxswain.h>
 
-#include "clicks.h"
 #include "evaluate.h"
+#include "files.h"
 #include "model.h"
 
 enum {
@@ -528,64 +528,6 @@ static int train(struct client *client, const char *self)
     return code;
 }
 
-/* ---- the data: the user's files, or a generated log */
-
-static int make_directory(const char *path)
-{
-    if (mkdir(path, 0777) != 0 && errno != EEXIST) {
-        (void)fprintf(stderr, "ctr: cannot make %s: %s\n", path, strerror(errno));
-        return 2;
-    }
-    return 0;
-}
-
-/* Refuses to write over checkpoints of an earlier run. */
-static int check_unused(const char *out)
-{
-    char path[1024];
-    (void)snprintf(path, sizeof(path), "%s/checkpoints/LATEST", out);
-    if (access(path, F_OK) != 0) {
-        return 0;
-    }
-    (void)fprintf(
-        stderr,
-        "ctr: %s holds the checkpoints of an earlier run: go on with it (--resume), "
-        "remove it, or choose another --out\n",
-        out);
-    return 2;
-}
-
-static int prepare_data(struct options *o)
-{
-    static char train_path[PATH_MAX];
-    static char valid_path[PATH_MAX];
-    static char full_path[PATH_MAX];
-    if (o->train == NULL) {
-        (void)snprintf(train_path, sizeof(train_path), "%s/train.libsvm", o->out);
-        (void)snprintf(valid_path, sizeof(valid_path), "%s/valid.libsvm", o->out);
-        (void)printf(
-            "no files given: generating a click log of %lld rows with seed %llu in "
-            "%s\n",
-            (long long)o->rows, (unsigned long long)o->seed, o->out);
-        (void)fflush(stdout);
-        struct clicks log = {(size_t)o->rows, o->seed, (uint64_t)o->ids, o->pairs};
-        struct clicks test = log;
-        test.n_rows = log.n_rows / 10 + 1;
-        if (clicks_generate(train_path, &log, 0) != 0 ||
-            clicks_generate(valid_path, &test, 1) != 0) {
-            (void)fprintf(stderr, "ctr: %s: %s\n", o->out, strerror(errno));
-            return 2;
-        }
-        o->train = train_path;
-        o->valid = valid_path;
-    }
-    /* Workers may run in another directory: they get the absolute path. */
-    if (realpath(o->train, full_path) != NULL) {
-        o->train = full_path;
-    }
-    return 0;
-}
-
 int main(int argc, char **argv)
 {
     struct options options;
@@ -601,16 +543,6 @@ int main(int argc, char **argv)
                                .sa_flags = (int)SA_RESETHAND};
     (void)sigaction(SIGINT, &action, NULL);
     (void)sigaction(SIGTERM, &action, NULL);
-    r = make_directory(options.out);
-    if (r == 0 && !options.resume) {
-        r = check_unused(options.out);
-    }
-    if (r == 0) {
-        r = prepare_data(&options);
-    }
-    if (r == 0 && (access(options.valid, R_OK) != 0)) {
-        (void)fprintf(stderr, "ctr: %s: %s\n", options.valid, strerror(errno));
-        r = 2;
-    }
+    r = files_prepare(&options);
     return r == 0 ? train(&client, argv[0]) : r;
 }

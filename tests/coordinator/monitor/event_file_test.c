@@ -1,0 +1,138 @@
+/* Files of events for TensorBoard: their framing, and a disk without room. tensorboard.sh
+ * reads such files with TensorBoard's own reader. */
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/resource.h>
+
+#include "common/crc32c.h"
+#include "coordinator/monitor/event_file.h"
+#include "tests/test.h"
+
+/* The only file in the directory; for free(). */
+static char *read_only_file(const char *dir, size_t *ret_len)
+{
+    char path[4096] = "";
+    DIR *all = opendir(dir);
+    const struct dirent *entry;
+    assert_non_null(all);
+    while ((entry = readdir(all)) != NULL) {
+        if (entry->d_name[0] != '.') {
+            assert_string_equal("", path);
+            assert_non_null(strstr(entry->d_name, "tfevents"));
+            (void)snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name);
+        }
+    }
+    (void)closedir(all);
+    return coxi_test_read(path, ret_len);
+}
+
+static uint32_t sum_at(const char *at)
+{
+    uint32_t sum;
+    memcpy(&sum, at, sizeof(sum));
+    return coxi_crc32c_unmasked(sum);
+}
+
+/* Checks that the bytes are whole records. Returns their number; *ret_last: the last. */
+static size_t check_records(const char *bytes, size_t len, const char **ret_last,
+                            size_t *ret_last_len)
+{
+    size_t n = 0;
+    for (size_t at = 0; at < len; n++) {
+        uint64_t event_len;
+        assert_true(len - at >= 16);
+        memcpy(&event_len, bytes + at, sizeof(event_len));
+        assert_int_equal(coxi_crc32c(0, bytes + at, 8), sum_at(bytes + at + 8));
+        assert_true(len - at - 16 >= event_len);
+        assert_int_equal(coxi_crc32c(0, bytes + at + 12, event_len),
+                         sum_at(bytes + at + 12 + event_len));
+        *ret_last = bytes + at + 12;
+        *ret_last_len = event_len;
+        at += 16 + event_len;
+    }
+    return n;
+}
+
+TEST(a_file_has_its_version_the_restart_and_points)
+{
+    struct coxi_event_file *file;
+    const char *last;
+    size_t last_len;
+    size_t len;
+    char *dir = coxi_test_path("train");
+    assert_code(0, coxi_event_file_new(dir, 300, &file));
+    assert_code(0, coxi_event_file_scalar(file, "loss", 300, 1.5, 0.25));
+    assert_code(0, coxi_event_file_flush(file));
+    coxi_event_file_free(file);
+    char *bytes = read_only_file(dir, &len);
+    assert_int_equal(3, check_records(bytes, len, &last, &last_len));
+    assert_memory_equal("brain.Event:2", bytes + 12 + 9 + 2, 13);
+    /* wall_time 1.5, step 300, summary {value {tag "loss", simple_value 0.25}} */
+    static const uint8_t expected[] = {
+        0x09, 0,  0,    0, 0,   0,   0,   0xf8, 0x3f, 0x10, 0xac, 2,    0x2a, 13,
+        0x0a, 11, 0x0a, 4, 'l', 'o', 's', 's',  0x15, 0,    0,    0x80, 0x3e};
+    assert_int_equal(sizeof(expected), last_len);
+    assert_memory_equal(expected, last, last_len);
+    free(bytes);
+}
+
+TEST(a_later_file_sorts_behind_an_earlier_one)
+{
+    struct coxi_event_file *files[3];
+    struct dirent **names;
+    char *dir = coxi_test_path("train");
+    for (int i = 0; i < 3; i++) {
+        char tag[2] = {(char)('a' + i), '\0'};
+        assert_code(0, coxi_event_file_new(dir, 0, &files[i]));
+        assert_code(0, coxi_event_file_scalar(files[i], tag, 1, 1, 1));
+        assert_code(0, coxi_event_file_flush(files[i]));
+        coxi_event_file_free(files[i]);
+    }
+    assert_int_equal(5, scandir(dir, &names, NULL, alphasort));
+    for (int i = 0; i < 5; i++) {
+        char path[4096];
+        size_t len;
+        (void)snprintf(path, sizeof(path), "%s/%s", dir, names[i]->d_name);
+        if (i >= 2) {
+            char *bytes = coxi_test_read(path, &len);
+            assert_int_equal('a' + i - 2, bytes[len - 10]);
+            free(bytes);
+        }
+        free(names[i]);
+    }
+    free(names);
+}
+
+TEST(without_room_nothing_is_cut_and_all_is_written_later)
+{
+    struct coxi_event_file *file;
+    struct rlimit all;
+    const char *last;
+    size_t last_len;
+    size_t len;
+    char *dir = coxi_test_path("train");
+    (void)signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(0, getrlimit(RLIMIT_FSIZE, &all));
+    assert_code(0, coxi_event_file_new(dir, 0, &file));
+    assert_code(0, coxi_event_file_flush(file));
+    assert_code(0, coxi_event_file_scalar(file, "loss", 1, 1, 1));
+    assert_int_equal(0, setrlimit(RLIMIT_FSIZE, &(struct rlimit){100, all.rlim_max}));
+    assert_code(COX_EIO, coxi_event_file_flush(file));
+    char *bytes = read_only_file(dir, &len);
+    assert_int_equal(2, check_records(bytes, len, &last, &last_len));
+    free(bytes);
+    int r = 0;
+    while (r == 0) { /* what waits is bounded */
+        r = coxi_event_file_scalar(file, "loss", 2, 1, 1);
+    }
+    assert_int_equal(COX_EIO, r);
+    assert_int_equal(0, setrlimit(RLIMIT_FSIZE, &all));
+    assert_code(0, coxi_event_file_flush(file));
+    assert_code(0, coxi_event_file_scalar(file, "loss", 3, 1, 1));
+    assert_code(0, coxi_event_file_flush(file));
+    coxi_event_file_free(file);
+    bytes = read_only_file(dir, &len);
+    assert_true(check_records(bytes, len, &last, &last_len) > 1000);
+    free(bytes);
+}
