@@ -327,7 +327,7 @@ static void ask_for_ever(const char *url)
 
 TEST(http_takes_only_a_share_of_a_core_in_a_storm)
 {
-    enum { STRANGERS = 2, STORM_MS = 3000 };
+    enum { STRANGERS = 6, STORM_MS = 3000 };
     pid_t strangers[STRANGERS];
     struct coxi_http_server *server = start();
     for (int i = 0; i < STRANGERS; i++) {
@@ -346,11 +346,13 @@ TEST(http_takes_only_a_share_of_a_core_in_a_storm)
     }
     double taken_s = cpu_s() - before_s;
     double most_s = 0.3 + (double)(coxi_now_ms() - begun_ms) / 1e3 / 5;
-    assert_true(taken_s < most_s + 0.3);
     assert_serves(server);
     for (int i = 0; i < STRANGERS; i++) {
         assert_int_equal(0, kill(strangers[i], SIGKILL));
         assert_int_equal(strangers[i], waitpid(strangers[i], NULL, 0));
+    }
+    if (taken_s >= most_s + 0.3) {
+        fail_msg("it took %.2f s, of %.2f", taken_s, most_s);
     }
     coxi_http_stop(server);
 }
