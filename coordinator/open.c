@@ -561,11 +561,11 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
         /* runs mail that a callback posted when the loop stopped */
         coxi_loop_join(c->loop);
     }
-    coxi_exposed_stop(c); /* before anything is freed that its pages tell of */
     tell_untold(c);
     /* on_event may call functions, so nothing is freed before this */
     coxi_events_stop(c);
     coxi_monitor_stop(c);
+    coxi_exposed_stop(c); /* before anything is freed that its pages tell of */
     coxi_trigger_stop(c); /* needed if cox_open has failed early */
     for (uint32_t i = 0; i < c->ps.n; i++) {
         /* not earlier, because the loop may have to handle its loss */
