@@ -14,6 +14,7 @@
 
 #include "common/error.h"
 #include "common/sync.h"
+#include "common/trace.h"
 
 enum { SIGNALS_MAX = 4 };
 
@@ -42,15 +43,23 @@ struct coxi_loop {
 };
 
 static _Thread_local bool in_turn;
+static _Thread_local uint64_t begun_ns; /* of a trace */
+
+static void enter_turn(void)
+{
+    in_turn = true;
+    begun_ns = coxi_trace_begin();
+}
 
 static void begin_turn(struct coxi_loop *loop) COXI_ACQUIRES(loop->turn)
 {
     coxi_lock(&loop->turn);
-    in_turn = true;
+    enter_turn();
 }
 
 static void end_turn(struct coxi_loop *loop) COXI_RELEASES(loop->turn)
 {
+    coxi_trace_end(begun_ns, &(struct coxi_trace_of){.kind = COXI_TRACE_TURN});
     in_turn = false;
     coxi_unlock(&loop->turn);
 }
@@ -179,7 +188,7 @@ void coxi_loop_run_posted(struct coxi_loop *loop)
         (void)uv_async_send(&loop->async);
         return;
     }
-    in_turn = true;
+    enter_turn();
     run_turn(loop);
     end_turn(loop);
 }
@@ -203,7 +212,7 @@ static bool turn_here(struct coxi_loop *loop, struct coxi_mail *mail)
     if (!coxi_trylock(&loop->turn)) {
         return false;
     }
-    in_turn = true;
+    enter_turn();
     if (mail != NULL) {
         mail->run(mail);
         atomic_store(&loop->wake, false); /* on_wake is called next */

@@ -4,6 +4,7 @@
  *
  *   open.c      opens and closes a coordinator
  *   opening.c   waits for the cluster in cox_open
+ *   options.c   checks the options
  *
  * base/, for all other rooms:
  *
@@ -135,6 +136,7 @@ struct coxi_ps_set;         /* base/ps_set.h */
 struct coxi_replay_log;     /* base/replay_log.h */
 struct coxi_closure_events; /* closures/settle.h */
 struct coxi_gate;           /* closures/gate.h */
+struct coxi_tracing;        /* monitor/trace.h */
 struct coxi_recovery;       /* recovery.c */
 struct coxi_resumed;        /* resume.c */
 struct coxi_trigger;        /* checkpoints/trigger.h */
@@ -197,6 +199,7 @@ struct cox_coordinator {
     struct coxi_registry *registry;   /* variables/registry.h */
     struct cox_dataset *datasets;     /* datasets/dataset.h; guarded by lock */
     struct coxi_served *served;       /* datasets/serve.h */
+    struct coxi_tracing *tracing;     /* monitor/trace.h */
     struct coxi_exposed *exposed;     /* monitor/exposed.h; NULL: nothing is served */
     struct coxi_records *history;     /* base/history.h; NULL: there is none */
     struct coxi_monitor *monitor;     /* monitor/monitor.h; the same */

@@ -9,10 +9,8 @@
 
 #include "cluster/cluster.h"
 #include "cluster/local.h"
-#include "common/defaults.h"
 #include "common/error.h"
 #include "common/rand.h"
-#include "common/structs.h"
 #include "common/sync.h"
 #include "coordinator/base/alive.h"
 #include "coordinator/base/event.h"
@@ -34,7 +32,9 @@
 #include "coordinator/monitor/exposed.h"
 #include "coordinator/monitor/monitor.h"
 #include "coordinator/monitor/stats.h"
+#include "coordinator/monitor/trace.h"
 #include "coordinator/opening.h"
+#include "coordinator/options.h"
 #include "coordinator/recovery/recovery.h"
 #include "coordinator/variables/content.h"
 #include "coordinator/variables/load.h"
@@ -48,91 +48,6 @@
 #include "net/ps_client.h"
 
 enum { RELEASE_MS = 1000 };
-
-/* ---- options */
-
-static void fill_in(struct cox_options *o, const struct cox_cluster *cluster)
-{
-    COXI_DEFAULTS_OPTIONS(COXI_FILL_IN)
-    if (o->min_workers == 0) {
-        /* Waits for no worker if all must dial us: the program may have to tell them
-         * our address, which it learns only when cox_open has returned. */
-        o->min_workers = cluster->n_workers > 0;
-    }
-}
-
-/* Checks that there can be workers. */
-static int check_workers(const struct cox_options *o, const struct cox_cluster *cluster)
-{
-    if (cluster->n_workers == 0 && o->listen == NULL) {
-        return coxi_error(COX_EINVAL,
-                          "the cluster lists no \"worker\", and none can dial: set "
-                          "cox_options.listen");
-    }
-    if (o->min_workers > cluster->n_workers && o->listen == NULL) {
-        return coxi_error(COX_EINVAL, "min_workers is %u in a cluster of %u",
-                          o->min_workers, cluster->n_workers);
-    }
-    return 0;
-}
-
-/* Checks that hold for every cluster. */
-static int check_ranges(const struct cox_options *o)
-{
-    if (o->queue_max > COXI_AHEAD_MAX) {
-        return coxi_error(COX_EINVAL, "queue_max is %u, at most %d", o->queue_max,
-                          COXI_AHEAD_MAX);
-    }
-    if (o->checkpoint_incremental > COXI_BUILT_MAX) {
-        return coxi_error(COX_EINVAL, "checkpoint_incremental is %u, at most %d",
-                          o->checkpoint_incremental, COXI_BUILT_MAX);
-    }
-    if (o->worker_slots > 1024) {
-        return coxi_error(COX_EINVAL, "worker_slots is %u, at most 1024",
-                          o->worker_slots);
-    }
-    if (o->prefetch > 65536) {
-        return coxi_error(COX_EINVAL, "prefetch is %u, at most 65536", o->prefetch);
-    }
-    if (o->max_crashes > UINT8_MAX) {
-        return coxi_error(COX_EINVAL, "max_crashes is %u, at most %d", o->max_crashes,
-                          UINT8_MAX);
-    }
-    if (o->max_attempts > UINT8_MAX) {
-        return coxi_error(COX_EINVAL, "max_attempts is %u, at most %d", o->max_attempts,
-                          UINT8_MAX);
-    }
-    if (o->step_timeout_ms < -1 || o->cancel_grace_ms < 1) {
-        return coxi_error(COX_EINVAL,
-                          "step_timeout_ms is %d and cancel_grace_ms %d: at least 1 "
-                          "(or -1 for no step timeout)",
-                          o->step_timeout_ms, o->cancel_grace_ms);
-    }
-    if (o->resume != 0 && o->resume != -1) {
-        return coxi_error(COX_EINVAL, "resume is %d: 0, or -1 for never", o->resume);
-    }
-    if (o->ps_recovery_ms < 1) {
-        return coxi_error(COX_EINVAL, "ps_recovery_ms is %d, at least 1",
-                          o->ps_recovery_ms);
-    }
-    if (o->peer_timeout_ms < 100) {
-        return coxi_error(COX_EINVAL, "peer_timeout_ms is %d, at least 100",
-                          o->peer_timeout_ms);
-    }
-    return 0;
-}
-
-static int check_options(const struct cox_options *o, const struct cox_cluster *cluster)
-{
-    int r = check_ranges(o);
-    if (r == 0) {
-        r = check_workers(o, cluster);
-    }
-    if (r == 0) {
-        r = coxi_opening_check(cluster);
-    }
-    return r == 0 ? coxi_trigger_check(o) : r;
-}
 
 /* ---- the loop's tick */
 
@@ -165,6 +80,7 @@ static void on_tick(void *arg)
     coxi_trigger_tick(c);
     coxi_layout_update(c);
     coxi_calls_tick(c, coxi_now_ms());
+    coxi_tracing_tick(c);
     coxi_dispatch(c);
 }
 
@@ -197,6 +113,9 @@ static int open_ps(struct cox_coordinator *c)
     }
     if (r == 0) {
         r = coxi_stats_new(c);
+    }
+    if (r == 0) {
+        r = coxi_tracing_new(c);
     }
     for (uint32_t i = 0; r == 0 && i < n; i++) {
         struct coxi_psc *psc;
@@ -318,6 +237,7 @@ static int start(struct cox_coordinator *c, const struct cox_cluster *cluster)
         r = coxi_loop_start(c->loop, "cox:loop");
         c->site.loop_runs = r == 0;
     }
+    r = r == 0 ? coxi_tracing_open(c) : r;
     r = r == 0 ? take_ps(c, end_ms) : r;
     if (r == 0) {
         atomic_store(&c->ps.ready, true);
@@ -373,7 +293,6 @@ static int parts_new(struct cox_coordinator *c)
 int cox_open(const struct cox_cluster *cluster, const struct cox_options *options,
              struct cox_coordinator **ret)
 {
-    struct cox_options defaults = COX_OPTIONS_INIT;
     if (cluster == NULL || ret == NULL) {
         return coxi_error(COX_EINVAL, "cox_open needs a cluster");
     }
@@ -387,12 +306,7 @@ int cox_open(const struct cox_cluster *cluster, const struct cox_options *option
         return r;
     }
     coordinator_init(c);
-    r = coxi_struct_copy(&c->options, COXI_STRUCT_OPTIONS,
-                         options != NULL ? options : &defaults);
-    if (r == 0) {
-        fill_in(&c->options, cluster);
-        r = check_options(&c->options, cluster);
-    }
+    r = coxi_options_take(options, cluster, &c->options);
     if (r == 0) {
         r = start(c, cluster);
     }
@@ -552,6 +466,7 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
     coxi_trigger_let_save(c, &until, timeout_ms != 0);
     if (c->site.loop_runs) {
         r = stop_closures(c, &until, timeout_ms);
+        coxi_tracing_close(c);
         stop_threads(c, &until);
         if (c->site.local == NULL) { /* daemons of a local cluster end anyway */
             release_ps(c);
@@ -573,6 +488,7 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
     }
     coxi_recovery_free(c);
     coxi_stats_free(c);
+    coxi_tracing_free(c);
     coxi_resume_free(c);
     coxi_kept_close(c);
     coxi_loop_free(c->loop);

@@ -14,7 +14,9 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/log.h"
+#include "common/trace.h"
 #include "net/server.h"
+#include "net/traced.h"
 #include "ps/claims.h"
 #include "ps/shards.h"
 #include "ps/tenants.h"
@@ -291,6 +293,17 @@ static int answer_count(struct coxi_tenant *tenant, struct coxi_peer *peer,
     return coxi_message_send(peer->link, &answer, NULL, false);
 }
 
+/* Only the client that has the ps learns what it does. */
+static int answer_trace(struct coxi_tenant *tenant, struct coxi_peer *peer,
+                        const struct coxi_message *request)
+{
+    const struct coxi_session *session = &peer->hello.session;
+    int r = coxi_store_serves(tenant->store, session,
+                              coxi_store_incarnation(tenant->store));
+    return r != 0 ? answer_status(peer, request, COXI_STATUS, r)
+                  : coxi_traced_answer(peer->link, request, session->run);
+}
+
 /* True if it commits updates of a step: it neither sets a rate nor ends a round. */
 static bool commits(const struct coxi_message *m)
 {
@@ -359,6 +372,8 @@ static int handle(struct coxi_tenant *tenant, struct coxi_peer *peer,
         return answer_load(tenant, peer, m, frame);
     case COXI_COUNT:
         return answer_count(tenant, peer, m);
+    case COXI_TRACE_ASK:
+        return answer_trace(tenant, peer, m);
     case COXI_HELLO:
     case COXI_REFUSE:
     case COXI_STATUS:
@@ -385,6 +400,7 @@ static int handle(struct coxi_tenant *tenant, struct coxi_peer *peer,
     case COXI_RESULT_DROP:
     case COXI_RESULT_WANT:
     case COXI_RESULT:
+    case COXI_TRACE_TOLD:
         break;
     }
     return coxi_error(COX_EPROTO, "a ps takes no message of kind %d", (int)m->kind);
@@ -402,6 +418,25 @@ static int handle_timed(struct coxi_tenant *tenant, struct coxi_peer *peer,
     return r;
 }
 
+static void trace_request(const struct coxi_peer *peer, const struct coxi_message *m,
+                          uint64_t begun_ns)
+{
+    struct coxi_trace_of of = {.kind = COXI_TRACE_REQUEST,
+                               .arg = (uint32_t)m->kind,
+                               .run = peer->hello.session.run};
+    if (m->kind == COXI_PULL) {
+        of.kind = COXI_TRACE_PULL;
+        of.run = m->pull.session.run;
+        of.flow = m->pull.flow;
+    } else if (m->kind == COXI_COMMIT) {
+        of.kind = COXI_TRACE_COMMIT;
+        of.run = m->commit.session.run;
+        of.closure = m->commit.closure;
+        of.flow = m->commit.flow;
+    }
+    coxi_trace_end(begun_ns, &of);
+}
+
 static int on_message(void *arg, struct coxi_peer *peer, const struct coxi_message *m,
                       const struct coxi_frame *frame)
 {
@@ -413,9 +448,14 @@ static int on_message(void *arg, struct coxi_peer *peer, const struct coxi_messa
     if (frame->dropped) {
         return coxi_payloads_refuse(&tenant_of(peer)->payloads, peer, m);
     }
-    return ps->timed && (m->kind == COXI_PULL || m->kind == COXI_COMMIT)
-               ? handle_timed(tenant_of(peer), peer, m, frame)
-               : handle(tenant_of(peer), peer, m, frame);
+    uint64_t begun_ns = coxi_trace_begin();
+    r = ps->timed && (m->kind == COXI_PULL || m->kind == COXI_COMMIT)
+            ? handle_timed(tenant_of(peer), peer, m, frame)
+            : handle(tenant_of(peer), peer, m, frame);
+    if (begun_ns != 0) {
+        trace_request(peer, m, begun_ns);
+    }
+    return r;
 }
 
 static const struct coxi_server_events events = {

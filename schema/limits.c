@@ -108,6 +108,9 @@ static size_t array_bytes(const struct coxi_message *m)
     case COXI_RECALL:
     case COXI_RESULT_DROP:
         return m->recall.n_closures * sizeof(struct coxi_recall_head);
+    case COXI_TRACE_TOLD:
+        return m->trace_told.n_spans * sizeof(struct coxi_trace_span) +
+               m->trace_told.n_threads * sizeof(struct coxi_trace_thread);
     case COXI_CRASHED:
         return m->crashed.n_closures * sizeof(struct coxi_crashed_head);
     case COXI_HELLO:
@@ -135,6 +138,7 @@ static size_t array_bytes(const struct coxi_message *m)
     case COXI_REACH:
     case COXI_PROBE:
     case COXI_FILE_BYTES:
+    case COXI_TRACE_ASK:
         break;
     }
     return 0;

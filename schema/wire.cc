@@ -170,7 +170,7 @@ Body encode_pull(Builder &b, const struct coxi_pull &m)
 {
     auto items = structs<wire::PullItem>(b, m.items, m.n_items);
     return wire::CreatePull(b, to_wire(m.session), m.incarnation, items, m.narrow,
-                            m.after)
+                            m.after, m.flow)
         .Union();
 }
 
@@ -180,6 +180,7 @@ bool decode_pull(const wire::Pull *m, struct coxi_pull *ret)
     ret->incarnation = m->incarnation();
     ret->narrow = m->narrow();
     ret->after = m->after();
+    ret->flow = m->flow();
     return take_array(m->items(), &ret->items, &ret->n_items);
 }
 
@@ -210,7 +211,7 @@ Body encode_commit(Builder &b, const struct coxi_commit &m)
     return wire::CreateCommit(b, to_wire(m.session), m.incarnation, m.closure,
                               m.attempt, m.segment, m.last, touched, updates, m.step,
                               m.loss_scale, m.round, pulled, m.n_waiting, m.share.n,
-                              m.share.mean, m.share.weight, m.share.after)
+                              m.share.mean, m.share.weight, m.share.after, m.flow)
         .Union();
 }
 
@@ -227,6 +228,7 @@ bool decode_commit(const wire::Commit *m, struct coxi_commit *ret)
     ret->round = m->round();
     ret->n_waiting = m->n_waiting();
     ret->share = {m->n(), m->mean(), m->weight(), m->after()};
+    ret->flow = m->flow();
     if (!take_array(m->touched(), &ret->touched, &ret->n_touched) ||
         !take_array(m->updates(), &ret->updates, &ret->n_updates) ||
         !take_array(m->pulled(), &ret->pulled, &ret->n_pulled) ||
@@ -348,6 +350,10 @@ Body encode_body(Builder &b, const struct coxi_message &m)
         return encode_file_read(b, m.file_read);
     case COXI_FILE_BYTES:
         return encode_file_bytes(b, m.file_bytes);
+    case COXI_TRACE_ASK:
+        return wire::CreateTraceAsk(b, m.trace_ask.goes_on).Union();
+    case COXI_TRACE_TOLD:
+        return encode_trace_told(b, m.trace_told);
     }
     return Body();
 }
@@ -491,6 +497,10 @@ bool decode_body(const wire::Message *in, struct coxi_message *ret)
     }
     case wire::Body_FileRead:
         return decode_file_read(in->body_as_FileRead(), &ret->file_read);
+    case wire::Body_TraceAsk:
+        return decode_trace_ask(in->body_as_TraceAsk(), &ret->trace_ask);
+    case wire::Body_TraceTold:
+        return decode_trace_told(in->body_as_TraceTold(), &ret->trace_told);
     case wire::Body_FileBytes:
         ret->file_bytes = decode_file_bytes(in->body_as_FileBytes());
         return true;

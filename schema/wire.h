@@ -35,7 +35,7 @@ extern "C" {
  * wire.fbs, and a test fails if only one of the two was changed.
  */
 enum {
-    COXI_WIRE_VERSION = 13,
+    COXI_WIRE_VERSION = 14,
     COXI_WIRE_META_MAX = 16 * 1024 * 1024, /* longest encoded message, bytes */
     COXI_WIRE_NAME_MAX = 127,
     COXI_STALE_BUCKETS = 32,
@@ -250,6 +250,7 @@ struct coxi_pull {
     size_t n_items;
     bool narrow;
     uint64_t after; /* the values must have the round with this end; 0: none */
+    uint64_t flow;  /* see struct coxi_trace_span; 0: there is no trace */
 };
 
 struct coxi_update {
@@ -289,6 +290,7 @@ struct coxi_commit {
     struct coxi_share share;
     /* The worker that sends it. Not in the message: a ps takes it from the greeting. */
     struct coxi_maybe worker;
+    uint64_t flow; /* see struct coxi_trace_span; 0: there is no trace */
 };
 
 /* In place of an attempt: the latest that has come. */
@@ -425,34 +427,6 @@ struct coxi_recall {
     uint32_t grace_ms;
 };
 
-struct coxi_done_head {
-    uint64_t closure;
-    uint32_t attempt;
-    int32_t code;
-    int32_t step_code;
-    uint32_t touched_n;
-    uint32_t result_len;
-    uint32_t run_us;
-};
-
-struct coxi_done {
-    const struct coxi_done_head *closures;
-    size_t n_closures;
-    const uint32_t *kept;
-    size_t n_kept; /* decoded: rising indices of closures */
-    uint64_t echo_us;
-    uint32_t held_us;
-    uint32_t commit_us;
-    const float *weights; /* of each closure; NULL: each counts 1 in its round */
-    /* closures whose commits were answered with coxi_status.ended */
-    const uint32_t *ended;
-    size_t n_ended;                      /* decoded: rising indices of closures */
-    const struct coxi_step_times *times; /* of each closure; NULL: not known */
-    uint64_t sent_us;
-    const uint32_t
-        *scalars; /* bytes that each closure has logged; NULL: none has any */
-};
-
 /* ResultWant (closure, attempt) and Result: the results of a closure that a worker
  * keeps. */
 struct coxi_result {
@@ -530,6 +504,8 @@ enum coxi_message_kind {
     COXI_PROBE,
     COXI_FILE_READ,
     COXI_FILE_BYTES,
+    COXI_TRACE_ASK,
+    COXI_TRACE_TOLD,
 };
 
 struct coxi_message {
@@ -564,6 +540,8 @@ struct coxi_message {
         struct coxi_resource resource; /* resource_drop: id and until only */
         struct coxi_file_read file_read;
         struct coxi_file_bytes file_bytes;
+        struct coxi_trace_ask trace_ask;
+        struct coxi_trace_told trace_told;
         struct coxi_result result; /* also result_want: closure and attempt */
     };
 };

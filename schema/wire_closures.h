@@ -1,5 +1,5 @@
 /* The parts of wire.cc for messages between the client and workers: the layout,
- * closures and their ends, resources, parts of files. Only for wire.cc. */
+ * closures and their ends, resources, parts of files, traces. Only for wire.cc. */
 #ifndef COXI_SCHEMA_WIRE_CLOSURES_H
 #define COXI_SCHEMA_WIRE_CLOSURES_H
 
@@ -204,6 +204,30 @@ Body encode_file_bytes(Builder &b, const struct coxi_file_bytes &m)
 struct coxi_file_bytes decode_file_bytes(const wire::FileBytes *m)
 {
     return {m->code(), text(m->message()), m->bytes(), m->changed_ns()};
+}
+
+bool decode_trace_ask(const wire::TraceAsk *m, struct coxi_trace_ask *ret)
+{
+    ret->goes_on = m->goes_on();
+    return true;
+}
+
+Body encode_trace_told(Builder &b, const struct coxi_trace_told &m)
+{
+    auto spans = structs<wire::TraceSpan>(b, m.spans, m.n_spans);
+    auto threads = structs<wire::TraceThread>(b, m.threads, m.n_threads);
+    return wire::CreateTraceTold(b, m.code, m.now_us, m.dropped, spans, threads)
+        .Union();
+}
+
+bool decode_trace_told(const wire::TraceTold *m, struct coxi_trace_told *ret)
+{
+    *ret = {};
+    ret->code = m->code();
+    ret->now_us = m->now_us();
+    ret->dropped = m->dropped();
+    return take_array(m->spans(), &ret->spans, &ret->n_spans) &&
+           take_array(m->threads(), &ret->threads, &ret->n_threads);
 }
 
 } // namespace

@@ -35,6 +35,8 @@ SAME_LAYOUT(coxi_round_head, RoundHead);
 SAME_LAYOUT(coxi_closure_head, ClosureHead);
 SAME_LAYOUT(coxi_done_head, DoneHead);
 SAME_LAYOUT(coxi_step_times, StepTimes);
+SAME_LAYOUT(coxi_trace_span, TraceSpan);
+SAME_LAYOUT(coxi_trace_thread, TraceThread);
 SAME_LAYOUT(coxi_recall_head, RecallHead);
 SAME_LAYOUT(coxi_crashed_head, CrashedHead);
 

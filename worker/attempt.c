@@ -62,6 +62,9 @@ int coxi_attempt_wait(struct coxi_attempt *attempt, struct coxi_answers *answers
     coxi_unlock(&attempt->lock);
     if (begun_ns != 0) {
         coxi_add_since(waited_us, begun_ns);
+        coxi_attempt_trace(attempt, begun_ns,
+                           waited_us == &attempt->times.pull_us ? COXI_TRACE_PULL_WAIT
+                                                                : COXI_TRACE_FLUSH);
     }
     return r == 0 ? 0 : coxi_error(r, "%s", answers->text);
 }

@@ -15,6 +15,7 @@
 
 #include "common/dtype.h"
 #include "common/sync.h"
+#include "common/trace.h"
 #include "worker/bases.h"
 #include "worker/figures.h"
 #include "worker/row_store.h"
@@ -284,6 +285,30 @@ static inline bool coxi_attempt_is_watched(const struct coxi_attempt *attempt)
     const struct coxi_figures *figures = attempt->run->figures;
     return figures != NULL &&
            atomic_load_explicit(&figures->watched, memory_order_relaxed);
+}
+
+/* Notes a span of the attempt that ends now, if there is a trace. */
+static inline void coxi_attempt_trace(const struct coxi_attempt *attempt,
+                                      uint64_t begun_ns, enum coxi_trace_kind kind)
+{
+    if (coxi_trace_is_on()) {
+        coxi_trace_end(begun_ns,
+                       &(struct coxi_trace_of){.kind = kind,
+                                               .run = attempt->run->session.run,
+                                               .closure = attempt->head.closure});
+    }
+}
+
+/* Notes the span of a request to a ps, whose message names `flow`. */
+static inline void coxi_attempt_trace_ask(const struct coxi_attempt *attempt,
+                                          uint64_t begun_ns, enum coxi_trace_kind kind,
+                                          uint32_t ps, uint64_t flow)
+{
+    coxi_trace_end(begun_ns, &(struct coxi_trace_of){.kind = kind,
+                                                     .arg = ps,
+                                                     .run = attempt->run->session.run,
+                                                     .closure = attempt->head.closure,
+                                                     .flow = flow});
 }
 
 /* COX_ECANCELLED once the attempt is cancelled. */

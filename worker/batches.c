@@ -94,6 +94,7 @@ int coxi_batches_next(struct coxi_attempt *attempt, struct cox_batch *ret)
         r = coxi_reader_next(attempt->batches->reader, ret);
     }
     coxi_add_since(&attempt->times.data_us, begun_ns);
+    coxi_attempt_trace(attempt, begun_ns, COXI_TRACE_DATA);
     return r == 0 || r == COX_EEOF ? r : unread(attempt, r);
 }
 

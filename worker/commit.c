@@ -107,6 +107,7 @@ static void submit_segment(struct coxi_attempt *attempt, size_t n_touched, bool 
     for (size_t i = 0; i < n_touched; i++) {
         uint32_t ps = attempt->touched[i];
         struct coxi_target *target = &attempt->targets[ps];
+        uint64_t begun_ns = coxi_trace_begin();
         struct coxi_message message = {.kind = COXI_COMMIT};
         message.commit = (struct coxi_commit){
             .session = attempt->run->session,
@@ -125,6 +126,7 @@ static void submit_segment(struct coxi_attempt *attempt, size_t n_touched, bool 
             .loss_scale = attempt->loss_scale,
             .round = attempt->call.round.round,
             .share = share,
+            .flow = coxi_trace_flow(),
         };
         target->touched = true;
         target->segment =
@@ -135,6 +137,8 @@ static void submit_segment(struct coxi_attempt *attempt, size_t n_touched, bool 
             .done = last ? commit_done : flush_done,
         };
         int r = coxi_psc_submit(attempt->run->ps[ps], &message, &target->request, last);
+        coxi_attempt_trace_ask(attempt, begun_ns, COXI_TRACE_COMMIT_ASK, ps,
+                               message.commit.flow);
         if (r != 0 && last) {
             acknowledged(attempt, r, coxi_error_text());
         } else if (r != 0) {
@@ -188,6 +192,7 @@ static bool enter_window(struct coxi_attempt *attempt)
     coxi_unlock(&run->lock);
     if (waits) {
         coxi_add_since(&attempt->times.place_us, attempt->returned_ns);
+        coxi_attempt_trace(attempt, attempt->returned_ns, COXI_TRACE_PLACE);
         attempt->returned_ns = attempt->running->free_ns = coxi_now_ns();
     }
     return entered;

@@ -22,6 +22,7 @@
 #include "common/hash.h"
 #include "common/run_place.h"
 #include "common/sync.h"
+#include "common/trace.h"
 #include "worker/batches.h"
 #include "worker/commit.h"
 #include "worker/loss_scale.h"
@@ -312,6 +313,17 @@ static void note_start(struct coxi_attempt *attempt, uint64_t now_ns)
     }
 }
 
+static void trace_step(const struct coxi_attempt *attempt, uint64_t start_ns)
+{
+    const struct coxi_closure_head *head = &attempt->head;
+    coxi_trace_note(
+        start_ns, attempt->returned_ns,
+        &(struct coxi_trace_of){.kind = COXI_TRACE_STEP,
+                                .arg = (uint32_t)head->module << 16 | head->function,
+                                .run = attempt->run->session.run,
+                                .closure = head->closure});
+}
+
 static void run_step(struct coxi_attempt *attempt, struct coxi_function *function)
 {
     struct coxi_running *running = attempt->running;
@@ -333,6 +345,9 @@ static void run_step(struct coxi_attempt *attempt, struct coxi_function *functio
     coxi_recorder_end(running->recorder);
     attempt->returned_ns = running->free_ns = coxi_now_ns();
     attempt->run_us = coxi_short_us(running->free_ns - start);
+    if (coxi_trace_is_on()) {
+        trace_step(attempt, start);
+    }
     if (coxi_attempt_is_watched(attempt)) {
         coxi_latency_add(&attempt->run->figures->steps, attempt->run_us);
     }

@@ -386,6 +386,7 @@ static int submit(struct coxi_fetch *fetch, uint32_t ps)
         .done = answered,
     };
     int r = choose_place(part, fetch->at_once);
+    uint64_t begun_ns = coxi_trace_begin();
     struct coxi_message message = {.kind = COXI_PULL};
     message.pull = (struct coxi_pull){
         .session = run->session,
@@ -394,8 +395,12 @@ static int submit(struct coxi_fetch *fetch, uint32_t ps)
         .n_items = part->items.len / sizeof(struct coxi_pull_item),
         .narrow = true,
         .after = fetch->attempt->call.round.after,
+        .flow = coxi_trace_flow(),
     };
-    return r == 0 ? coxi_psc_submit(run->ps[ps], &message, &part->request, false) : r;
+    r = r == 0 ? coxi_psc_submit(run->ps[ps], &message, &part->request, false) : r;
+    coxi_attempt_trace_ask(fetch->attempt, begun_ns, COXI_TRACE_PULL_ASK, ps,
+                           message.pull.flow);
+    return r;
 }
 
 /* True if a ps must be asked: not all of it came from copies. */

@@ -16,6 +16,7 @@
 #include "common/sync.h"
 #include "net/daemon.h"
 #include "net/server.h"
+#include "net/traced.h"
 #include "worker/announcer.h"
 #include "worker/payloads.h"
 #include "worker/run.h"
@@ -344,14 +345,6 @@ static int take_closures(struct worker *worker, struct coxi_run *run,
                                             frame->payload, frame->payload_len);
 }
 
-static int take_module(struct worker *worker, struct coxi_run *run,
-                       const struct coxi_message *m, const struct coxi_frame *frame)
-{
-    coxi_run_load(run, &worker->options.modules, m,
-                  frame->payload_len > 0 ? frame->payload : NULL, frame->payload_len);
-    return 0;
-}
-
 static int handle(struct worker *worker, struct coxi_run *run,
                   const struct coxi_peer *peer, const struct coxi_message *m,
                   const struct coxi_frame *frame)
@@ -360,7 +353,10 @@ static int handle(struct worker *worker, struct coxi_run *run,
     case COXI_LAYOUT:
         return coxi_run_set_layout(run, &m->layout);
     case COXI_MODULE:
-        return take_module(worker, run, m, frame);
+        coxi_run_load(run, &worker->options.modules, m,
+                      frame->payload_len > 0 ? frame->payload : NULL,
+                      frame->payload_len);
+        return 0;
     case COXI_DISPATCH:
         return take_closures(worker, run, &m->dispatch, frame);
     case COXI_RESOURCE:
@@ -372,6 +368,8 @@ static int handle(struct worker *worker, struct coxi_run *run,
     case COXI_RESULT_WANT:
         coxi_run_send_result(run, &m->result);
         return 0;
+    case COXI_TRACE_ASK:
+        return coxi_traced_answer(run->control, m, run->session.run);
     case COXI_RESULT_DROP:
         coxi_results_drop_all(&run->results, &m->recall);
         return 0;
@@ -411,6 +409,7 @@ static int handle(struct worker *worker, struct coxi_run *run,
     case COXI_REACH:
     case COXI_FILE_READ:
     case COXI_RESULT:
+    case COXI_TRACE_TOLD:
         break;
     }
     return coxi_error(COX_EPROTO, "a worker takes no message of kind %d", (int)m->kind);

@@ -15,6 +15,7 @@
 
 #include "common/error.h"
 #include "common/sync.h"
+#include "common/trace.h"
 #include "worker/culprit.h"
 #include "worker/execute.h"
 #include "worker/slots_internal.h"
@@ -358,6 +359,7 @@ static void *slot_thread(void *arg)
     struct coxi_culprit_stack stack;
     size_t i;
     coxi_culprit_begin(&stack, slot->running.recorder);
+    coxi_trace_number_thread(slot->running.slot);
     coxi_lock(&slots->lock);
     while (take(slot, &batch, &i)) {
         struct coxi_run *run = coxi_run_ref(batch->run);

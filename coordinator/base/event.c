@@ -74,6 +74,7 @@ static const struct {
     [COX_EVENT_SERVES] = {"serves", COX_EVENT_INFO},
     [COX_EVENT_METRICS_FAILED] = {"metrics_failed", COX_EVENT_WARNING},
     [COX_EVENT_METRICS_BACK] = {"metrics_back", COX_EVENT_INFO},
+    [COX_EVENT_TRACE_FAILED] = {"trace_failed", COX_EVENT_WARNING},
 };
 enum { N_KINDS = sizeof(kinds) / sizeof(*kinds) };
 

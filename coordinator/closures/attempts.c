@@ -26,6 +26,7 @@
 #include "common/error.h"
 #include "common/scalars.h"
 #include "common/sync.h"
+#include "common/trace.h"
 #include "coordinator/base/alive.h"
 #include "coordinator/base/cause.h"
 #include "coordinator/base/event.h"
@@ -446,6 +447,7 @@ int coxi_attempts_done(struct coxi_worker *worker, const struct coxi_done *done,
     struct coxi_seat *seat = worker->seat;
     size_t n_kept = 0;
     size_t n_ended = 0;
+    uint64_t begun_ns = coxi_trace_begin();
     coxi_ways_note(&seat->ways, done);
     for (size_t i = 0; i < done->n_closures; i++) {
         const struct coxi_done_head *head = &done->closures[i];
@@ -479,6 +481,9 @@ int coxi_attempts_done(struct coxi_worker *worker, const struct coxi_done *done,
         handle_answer(seat, &answer);
     }
     coxi_seat_update(seat);
+    coxi_trace_end(begun_ns,
+                   &(struct coxi_trace_of){.kind = COXI_TRACE_REPORTS,
+                                           .arg = (uint32_t)done->n_closures});
     return 0;
 }
 

@@ -14,6 +14,7 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/sync.h"
+#include "common/trace.h"
 #include "coordinator/base/alive.h"
 #include "coordinator/base/ps_set.h"
 #include "coordinator/closures/closure.h"
@@ -184,7 +185,12 @@ void coxi_send_flush(struct coxi_seat *seat)
     }
     /* Sent over the control connection, even if it is long: it must not overtake a
      * layout, and a recall must not overtake it. */
-    if (coxi_worker_send(seat->worker, &message, &payload) != 0) {
+    uint64_t begun_ns = coxi_trace_begin();
+    int r = coxi_worker_send(seat->worker, &message, &payload);
+    coxi_trace_end(begun_ns, &(struct coxi_trace_of){
+                                 .kind = COXI_TRACE_DISPATCH,
+                                 .arg = (uint32_t)message.dispatch.n_closures});
+    if (r != 0) {
         coxi_worker_give_up(seat->worker, COX_ELIMIT, "a dispatch could not be sent");
     }
     seat->heads.len = 0;

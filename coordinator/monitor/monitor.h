@@ -7,6 +7,9 @@
  *   evaluations.c  records what evaluators have reported
  *   tensorboard.c  writes scalars for TensorBoard; event_file.c: in its format
  *   stats.c        counts what a run has done
+ *   profile.c      tells where the time of steps goes, and what bounds the run
+ *   tasks.c        tells which slot ran what, and when
+ *   trace.c        gathers traces; trace_write.c: as viewers read them
  *   exposed.c      serves how the client is, over HTTP; exposed_metrics.c: its metrics
  *
  * Threads: one of its own. It sends each ps one message a second, and no worker any. On

@@ -135,6 +135,11 @@ static int handle(struct coxi_worker *worker, const struct coxi_message *message
                                            &message->file_read);
         return 0;
     }
+    if (message->kind == COXI_TRACE_TOLD) {
+        worker->c->workers->traced(worker->c, worker->index, message->request,
+                                   &message->trace_told);
+        return 0;
+    }
     if (message->kind == COXI_CRASHED) {
         worker->c->workers->events->crashed(worker, &message->crashed);
         return 0;

@@ -12,6 +12,10 @@ struct coxi_worker_events;
 /* c->workers. */
 struct coxi_workers {
     const struct coxi_worker_events *events;
+    /* what a worker's threads have done since it was asked before; repeats the number of
+     * the question. Set before the loop runs (monitor/trace.c) */
+    void (*traced)(struct cox_coordinator *c, uint32_t worker, uint64_t request,
+                   const struct coxi_trace_told *told);
     struct coxi_door *door; /* where workers dial us; or NULL */
     atomic_size_t n_conns;  /* connections that exist in some state */
 

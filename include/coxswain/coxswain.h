@@ -58,6 +58,7 @@
 #include "coxswain/reader.h"
 #include "coxswain/round.h"
 #include "coxswain/staleness.h"
+#include "coxswain/trace.h"
 #include "coxswain/types.h"
 #include "coxswain/variable.h"
 #include "coxswain/watch.h"

@@ -140,6 +140,8 @@ enum cox_event_code {
     /* info. These files can be written again. The text says how many records are missing
      * in them */
     COX_EVENT_METRICS_BACK,
+    /* warning. The trace that cox_close has ended could not be written (trace.h) */
+    COX_EVENT_TRACE_FAILED,
 };
 
 struct cox_event {

@@ -174,6 +174,10 @@ struct cox_options {
     /* The directory for files for TensorBoard, made if missing: scalars that were logged
      * in train/, the scores of evaluators in eval/. NULL: none are written. */
     const char *tensorboard_dir;
+
+    /* The file that gets a trace of the whole run (trace.h). NULL: the file that $COX_TRACE
+     * names; without that, none. */
+    const char *trace;
 };
 #define COX_OPTIONS_INIT COX_INIT(cox_options)
 

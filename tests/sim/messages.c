@@ -13,7 +13,8 @@ const char *sim_message_name(enum coxi_message_kind kind)
         "Recall",    "Done",       "Void",       "Voided",       "Crashed",
         "Leaving",   "WantData",   "Resource",   "ResourceMade", "ResourceDrop",
         "Restore",   "ResultDrop", "ResultWant", "Result",       "Load",
-        "Describe",  "Reach",      "Probe",      "FileRead",     "FileBytes"};
+        "Describe",  "Reach",      "Probe",      "FileRead",     "FileBytes",
+        "TraceAsk",  "TraceTold"};
     return (size_t)kind < sizeof(names) / sizeof(*names) ? names[kind] : "?";
 }
 

@@ -1,0 +1,235 @@
+/*
+ * See trace.h. A ring has one writer, its thread, and one reader at a time, which has the
+ * lock. The writer never waits: it overwrites the oldest spans. The reader copies a span
+ * word by word, and then looks whether the writer may have begun to overwrite it. For that
+ * the words are stored with release after the head that went before: a reader that has
+ * read a newer word sees that head.
+ *
+ * When a thread ends, its ring is free for another one once it is drained.
+ */
+#include "common/trace.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/rand.h"
+#include "common/sync.h"
+
+enum { WORDS = 6, THREAD_NONE = UINT32_MAX };
+
+struct ring {
+    atomic_uint_least64_t head; /* spans written since the ring was made */
+    uint64_t tail;              /* spans read or lost; guarded by the lock */
+    atomic_bool used;           /* a thread has it */
+    struct coxi_trace_thread thread;
+    atomic_uint_least64_t words[COXI_TRACE_RING_SPANS][WORDS];
+};
+
+atomic_bool coxi_trace_flag;
+
+static struct coxi_mutex lock = COXI_MUTEX_INIT; /* guards the rings' list; leaf */
+static struct ring *rings[COXI_TRACE_RINGS] COXI_GUARDED_BY(lock);
+static size_t n_rings COXI_GUARDED_BY(lock);
+static uint64_t traced_run COXI_GUARDED_BY(lock);
+static atomic_uint_least64_t until_ns;
+static atomic_uint_least64_t n_flows;
+static atomic_uint_least64_t n_ringless; /* spans of threads without a ring */
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t key; /* its destructor gives a thread's ring back */
+static _Thread_local struct ring *mine;
+static _Thread_local bool is_ringless;
+static _Thread_local uint32_t number = THREAD_NONE;
+
+/* ---- rings */
+
+static void give_back(void *arg)
+{
+    struct ring *ring = arg;
+    atomic_store_explicit(&ring->used, false, memory_order_release);
+}
+
+static void make_key(void)
+{
+    (void)pthread_key_create(&key, give_back);
+    atomic_store(&n_flows, coxi_random_id());
+}
+
+/* A ring whose thread has ended and of which everything was read, or a new one. */
+static struct ring *find_ring(void) COXI_REQUIRES(lock)
+{
+    for (size_t i = 0; i < n_rings; i++) {
+        if (!atomic_load_explicit(&rings[i]->used, memory_order_acquire) &&
+            atomic_load(&rings[i]->head) == rings[i]->tail) {
+            return rings[i];
+        }
+    }
+    struct ring *ring = n_rings < COXI_TRACE_RINGS ? calloc(1, sizeof(*ring)) : NULL;
+    if (ring != NULL) {
+        rings[n_rings++] = ring;
+    }
+    return ring;
+}
+
+static struct ring *own_ring(void)
+{
+    char name[16] = "";
+    if (mine != NULL || is_ringless) {
+        return mine;
+    }
+    (void)pthread_once(&once, make_key);
+    (void)pthread_getname_np(pthread_self(), name, sizeof(name));
+    coxi_lock(&lock);
+    struct ring *ring = find_ring();
+    if (ring != NULL) {
+        atomic_store(&ring->used, true);
+        ring->thread.id = (uint64_t)syscall(SYS_gettid);
+        (void)snprintf(ring->thread.name, sizeof(ring->thread.name),
+                       number == THREAD_NONE ? "%.15s" : "%.15s %u", name, number);
+    }
+    coxi_unlock(&lock);
+    is_ringless = ring == NULL;
+    mine = ring;
+    (void)pthread_setspecific(key, ring);
+    return ring;
+}
+
+void coxi_trace_number_thread(uint32_t n)
+{
+    number = n;
+}
+
+/* ---- writing */
+
+void coxi_trace_note(uint64_t begin_ns, uint64_t end_ns, const struct coxi_trace_of *of)
+{
+    if (end_ns > atomic_load_explicit(&until_ns, memory_order_relaxed)) {
+        atomic_store(&coxi_trace_flag, false); /* nobody asks any more */
+        return;
+    }
+    struct ring *ring = own_ring();
+    if (ring == NULL) {
+        (void)atomic_fetch_add_explicit(&n_ringless, 1, memory_order_relaxed);
+        return;
+    }
+    uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
+    const uint64_t words[WORDS] = {begin_ns,    end_ns - begin_ns,
+                                   of->closure, of->flow,
+                                   of->run,     (uint64_t)of->kind << 32 | of->arg};
+    for (size_t i = 0; i < WORDS; i++) {
+        atomic_store_explicit(&ring->words[head % COXI_TRACE_RING_SPANS][i], words[i],
+                              memory_order_release);
+    }
+    atomic_store_explicit(&ring->head, head + 1, memory_order_release);
+}
+
+uint64_t coxi_trace_flow(void)
+{
+    if (!coxi_trace_is_on()) {
+        return 0;
+    }
+    (void)pthread_once(&once, make_key);
+    uint64_t flow = atomic_fetch_add_explicit(&n_flows, 1, memory_order_relaxed);
+    return flow != 0 ? flow : 1;
+}
+
+/* ---- reading */
+
+/* Copies span `at`; false: it was overwritten. */
+static bool copy_span(const struct ring *ring, uint64_t at, uint64_t words[WORDS])
+{
+    for (size_t i = 0; i < WORDS; i++) {
+        words[i] = atomic_load_explicit(&ring->words[at % COXI_TRACE_RING_SPANS][i],
+                                        memory_order_acquire);
+    }
+    /* while the head is at + COXI_TRACE_RING_SPANS, its thread may be overwriting it */
+    return atomic_load_explicit(&ring->head, memory_order_acquire) <
+           at + COXI_TRACE_RING_SPANS;
+}
+
+/* Moves spans of a ring to ret[*n]; those of other runs are left out. */
+static void drain_ring(struct ring *ring, uint64_t run, struct coxi_trace_span *ret,
+                       size_t max, size_t *n, uint64_t *dropped) COXI_REQUIRES(lock)
+{
+    uint64_t head = atomic_load_explicit(&ring->head, memory_order_acquire);
+    while (ring->tail < head && *n < max) {
+        uint64_t w[WORDS];
+        if (!copy_span(ring, ring->tail, w)) {
+            uint64_t now = atomic_load_explicit(&ring->head, memory_order_acquire);
+            uint64_t oldest = now - COXI_TRACE_RING_SPANS / 2;
+            *dropped += oldest - ring->tail;
+            ring->tail = oldest;
+            head = now;
+            continue;
+        }
+        ring->tail++;
+        if (w[4] == 0 || w[4] == run) {
+            ret[(*n)++] = (struct coxi_trace_span){
+                .begin_ns = w[0],
+                .ns = w[1],
+                .closure = w[2],
+                .flow = w[3],
+                .thread = ring->thread.id,
+                .kind = (uint32_t)(w[5] >> 32),
+                .arg = (uint32_t)w[5],
+            };
+        }
+    }
+}
+
+int coxi_trace_drain(uint64_t run, struct coxi_trace_span *ret, size_t max,
+                     size_t *ret_n, uint64_t *ret_dropped, bool *ret_more)
+{
+    uint64_t now_ns = coxi_now_ns();
+    uint64_t dropped = atomic_exchange(&n_ringless, 0);
+    size_t n = 0;
+    coxi_lock(&lock);
+    bool goes_on = now_ns <= atomic_load(&until_ns);
+    if (goes_on && traced_run != run) {
+        coxi_unlock(&lock);
+        return coxi_error(COX_EBUSY, "another run traces this process");
+    }
+    if (!goes_on) { /* what is there is of an older trace */
+        for (size_t i = 0; i < n_rings; i++) {
+            rings[i]->tail = atomic_load(&rings[i]->head);
+        }
+        traced_run = run;
+        dropped = 0;
+    }
+    for (size_t i = 0; i < n_rings; i++) {
+        drain_ring(rings[i], run, ret, max, &n, &dropped);
+    }
+    atomic_store(&until_ns, now_ns + (uint64_t)COXI_TRACE_PATIENCE_MS * 1000000);
+    atomic_store(&coxi_trace_flag, true);
+    coxi_unlock(&lock);
+    *ret_n = n;
+    *ret_dropped = dropped;
+    *ret_more = n == max;
+    return 0;
+}
+
+void coxi_trace_stop(uint64_t run)
+{
+    coxi_lock(&lock);
+    if (traced_run == run) {
+        atomic_store(&coxi_trace_flag, false);
+        atomic_store(&until_ns, 0);
+    }
+    coxi_unlock(&lock);
+}
+
+size_t coxi_trace_threads(struct coxi_trace_thread ret[COXI_TRACE_RINGS])
+{
+    coxi_lock(&lock);
+    size_t n = n_rings;
+    for (size_t i = 0; i < n; i++) {
+        ret[i] = rings[i]->thread;
+    }
+    coxi_unlock(&lock);
+    return n;
+}

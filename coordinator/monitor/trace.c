@@ -1,0 +1,536 @@
+/*
+ * See trace.h, coxswain/trace.h. The loop asks every ps and worker for its spans, and each
+ * answer goes into a queue as it is. A thread of the trace takes it from there, together
+ * with the spans of this process, and writes the file. So no other thread makes text, or
+ * waits for the disk. When the queue is full, answers are dropped and counted.
+ *
+ * Clocks: every answer tells the peer's time, and the shortest way there and back tells
+ * how far its clock is from ours (common/peer_clock.h).
+ *
+ *   OFF -> (cox_trace_start) ON -> (cox_trace_stop: asks for the rest) ENDING -> OFF
+ *
+ * Threads: any start and stop, one at a time (`starting`); the loop asks; answers come on
+ * threads of ps clients and on the loop; the trace's own thread writes. The lock guards
+ * what they share; it comes after c->lock.
+ */
+#include "coordinator/monitor/trace.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cluster/cluster.h"
+#include "common/clock.h"
+#include "common/error.h"
+#include "common/peer_clock.h"
+#include "common/sync.h"
+#include "common/trace.h"
+#include "coordinator/base/call.h"
+#include "coordinator/base/event.h"
+#include "coordinator/monitor/trace_write.h"
+#include "coordinator/workers/worker.h"
+#include "coordinator/workers/workers.h"
+#include "coxswain/trace.h"
+#include "net/ps_client.h"
+
+enum {
+    ASK_MS = 100,
+    END_MS = 1000,         /* how long the end waits for answers */
+    QUEUE_MAX = 16 << 20,  /* bytes of answers that wait to be written */
+    ENTRIES_MAX = 2000000, /* of a file */
+    OWN_MAX = 4096,        /* spans of this process taken at once */
+    FILE_BUFFER = 1 << 20,
+};
+
+enum state { OFF, ON, ENDING };
+
+/* One question to a ps. */
+struct asked {
+    struct coxi_psc_request request; /* must be the first member */
+    struct coxi_tracing *tracing;
+    uint32_t process;
+    bool is_asked;
+    uint64_t sent_us;
+    struct coxi_peer_clock clock;
+};
+
+/* An answer in the queue; its spans and threads follow. */
+struct chunk {
+    uint32_t process;
+    uint32_t n_threads;
+    uint64_t n_spans;
+    int64_t ahead_us;
+};
+
+struct coxi_tracing {
+    struct cox_coordinator *c;
+    struct coxi_mutex starting; /* held while a trace starts or stops; before c->lock */
+    struct coxi_mutex lock;     /* guards what follows, up to the next comment */
+    pthread_cond_t changed;
+    enum state state;
+    struct coxi_buffer queue; /* struct chunk ... */
+    uint64_t n_lost;
+    uint32_t n_asked;    /* questions without an answer */
+    bool last_was_asked; /* ENDING: everybody was asked for the rest */
+    struct asked *ps;
+    struct coxi_peer_clock *workers; /* by index; used by the loop alone */
+    uint32_t n_workers;
+
+    /* the loop's */
+    uint64_t asked_ms;
+
+    /* the thread's, while it runs */
+    pthread_t thread;
+    FILE *file;
+    int code; /* errno of the first write that failed */
+    struct coxi_trace_writer writer;
+    struct coxi_trace_span *own; /* OWN_MAX */
+};
+
+/* ---- answers */
+
+/* Puts an answer into the queue. */
+static void take_answer(struct coxi_tracing *t, uint32_t process, int64_t ahead_us,
+                        const struct coxi_trace_told *told) COXI_REQUIRES(t->lock)
+{
+    const struct chunk chunk = {process, (uint32_t)told->n_threads, told->n_spans,
+                                ahead_us};
+    size_t spans = told->n_spans * sizeof(*told->spans);
+    size_t threads = told->n_threads * sizeof(*told->threads);
+    size_t bytes = sizeof(chunk) + spans + threads;
+    t->n_lost += told->dropped;
+    if (t->state == OFF || t->queue.len + bytes > QUEUE_MAX ||
+        coxi_buffer_reserve(&t->queue, bytes) != 0) {
+        t->n_lost += told->n_spans;
+        return;
+    }
+    (void)coxi_buffer_append_raw(&t->queue, &chunk, sizeof(chunk));
+    (void)coxi_buffer_append_raw(&t->queue, told->spans, spans);
+    (void)coxi_buffer_append_raw(&t->queue, told->threads, threads);
+}
+
+static void answered(struct coxi_tracing *t) COXI_REQUIRES(t->lock)
+{
+    t->n_asked -= t->n_asked > 0;
+    (void)pthread_cond_signal(&t->changed);
+}
+
+/* On a ps client's thread. */
+static void on_ps(struct coxi_psc_request *request, int code,
+                  const struct coxi_message *answer, void *payload, size_t len)
+{
+    struct asked *asked = (struct asked *)request;
+    struct coxi_tracing *t = asked->tracing;
+    (void)payload;
+    (void)len;
+    uint64_t now_us = coxi_now_us();
+    coxi_lock(&t->lock);
+    if (code == 0 && answer->kind == COXI_TRACE_TOLD && answer->trace_told.code == 0) {
+        coxi_peer_clock_note(&asked->clock, asked->sent_us, answer->trace_told.now_us,
+                             now_us);
+        take_answer(t, asked->process, asked->clock.ahead_us, &answer->trace_told);
+    }
+    asked->is_asked = false;
+    answered(t);
+    coxi_unlock(&t->lock);
+}
+
+/* The answer of a worker, which repeats the moment when it was asked. Loop. */
+static void on_worker(struct cox_coordinator *c, uint32_t index, uint64_t sent_us,
+                      const struct coxi_trace_told *told)
+{
+    struct coxi_tracing *t = c->tracing;
+    uint64_t now_us = coxi_now_us();
+    coxi_lock(&t->lock);
+    if (index < t->n_workers && told->code == 0 && sent_us <= now_us) {
+        coxi_peer_clock_note(&t->workers[index], sent_us, told->now_us, now_us);
+        take_answer(t, COXI_TRACE_WORKER + index, t->workers[index].ahead_us, told);
+    }
+    answered(t);
+    coxi_unlock(&t->lock);
+}
+
+/* ---- questions (loop) */
+
+static void ask_ps(struct coxi_tracing *t, uint32_t p, bool goes_on)
+{
+    const struct coxi_message message = {.kind = COXI_TRACE_ASK,
+                                         .trace_ask = {.goes_on = goes_on}};
+    struct asked *asked = &t->ps[p];
+    coxi_lock(&t->lock);
+    bool asks = !asked->is_asked && coxi_psc_is_up(t->c->ps.clients[p]);
+    if (asks) {
+        asked->is_asked = true;
+        asked->sent_us = coxi_now_us();
+        asked->request = (struct coxi_psc_request){.done = on_ps};
+        t->n_asked++;
+    }
+    coxi_unlock(&t->lock);
+    if (asks && coxi_psc_submit_now(t->c->ps.clients[p], &message, &asked->request,
+                                    false) != 0) {
+        coxi_lock(&t->lock);
+        asked->is_asked = false;
+        answered(t);
+        coxi_unlock(&t->lock);
+    }
+}
+
+/* Makes room for the clocks of all workers. */
+static int know_workers(struct coxi_tracing *t)
+{
+    uint32_t n = t->c->workers->n;
+    struct coxi_peer_clock *grown =
+        n > t->n_workers ? realloc(t->workers, n * sizeof(*grown)) : t->workers;
+    if (n > t->n_workers && grown == NULL) {
+        return coxi_error_memory("a trace");
+    }
+    for (uint32_t i = t->n_workers; i < n; i++) {
+        grown[i] = (struct coxi_peer_clock){0};
+    }
+    t->workers = grown;
+    t->n_workers = n > t->n_workers ? n : t->n_workers;
+    return 0;
+}
+
+static void ask_worker(struct coxi_tracing *t, struct coxi_worker *worker, bool goes_on)
+{
+    const struct coxi_message message = {.kind = COXI_TRACE_ASK,
+                                         .request = coxi_now_us(),
+                                         .trace_ask = {.goes_on = goes_on}};
+    if (coxi_worker_is_there(worker) && worker->control != NULL) {
+        coxi_lock(&t->lock);
+        t->n_asked++;
+        coxi_unlock(&t->lock);
+        if (coxi_worker_send(worker, &message, NULL) != 0) {
+            coxi_lock(&t->lock);
+            answered(t);
+            coxi_unlock(&t->lock);
+        }
+    }
+}
+
+static void ask_all(struct coxi_tracing *t, bool goes_on)
+{
+    for (uint32_t p = 0; p < t->c->ps.n; p++) {
+        ask_ps(t, p, goes_on);
+    }
+    coxi_lock(&t->lock);
+    int r = know_workers(t);
+    coxi_unlock(&t->lock);
+    for (uint32_t i = 0; r == 0 && i < t->n_workers; i++) {
+        ask_worker(t, t->c->workers->all[i], goes_on);
+    }
+}
+
+void coxi_tracing_tick(struct cox_coordinator *c)
+{
+    struct coxi_tracing *t = c->tracing;
+    uint64_t now_ms = coxi_now_ms();
+    coxi_lock(&t->lock);
+    bool ends = t->state == ENDING && !t->last_was_asked;
+    bool asks = t->state == ON && now_ms - t->asked_ms >= ASK_MS;
+    coxi_unlock(&t->lock);
+    if (!ends && !asks) {
+        return;
+    }
+    t->asked_ms = now_ms;
+    ask_all(t, !ends);
+    if (ends) {
+        coxi_lock(&t->lock);
+        t->last_was_asked = true;
+        (void)pthread_cond_signal(&t->changed);
+        coxi_unlock(&t->lock);
+    }
+}
+
+/* ---- the thread */
+
+/* Writes the text made so far to the file. */
+static void flush(struct coxi_tracing *t)
+{
+    struct coxi_buffer *out = &t->writer.out;
+    if (t->code == 0 && out->len > 0 &&
+        fwrite(out->data, 1, out->len, t->file) != out->len) {
+        t->code = errno != 0 ? errno : EIO;
+    }
+    out->len = 0;
+}
+
+/* Without memory, or when the file is full, spans are lost. */
+static void write_spans(struct coxi_tracing *t, uint32_t process, int64_t ahead_us,
+                        const struct coxi_trace_span *spans, size_t n,
+                        const struct coxi_trace_thread *threads, size_t n_threads)
+{
+    uint64_t lost = 0;
+    (void)coxi_trace_write_process(&t->writer, process);
+    for (size_t i = 0; i < n_threads; i++) {
+        (void)coxi_trace_write_thread(&t->writer, process, &threads[i]);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (t->writer.n_entries >= ENTRIES_MAX || t->code != 0 ||
+            coxi_trace_write_span(&t->writer, process, ahead_us, &spans[i]) != 0) {
+            lost++;
+        }
+        if (t->writer.out.len >= FILE_BUFFER) {
+            flush(t);
+        }
+    }
+    flush(t);
+    coxi_lock(&t->lock);
+    t->n_lost += lost;
+    coxi_unlock(&t->lock);
+}
+
+static void write_own(struct coxi_tracing *t)
+{
+    struct coxi_trace_thread threads[COXI_TRACE_RINGS];
+    bool more = true;
+    while (more) {
+        size_t n = 0;
+        uint64_t dropped = 0;
+        if (coxi_trace_drain(t->c->session.run, t->own, OWN_MAX, &n, &dropped, &more) !=
+            0) {
+            return; /* it belongs to another trace by now */
+        }
+        size_t n_threads = coxi_trace_threads(threads);
+        write_spans(t, COXI_TRACE_CLIENT, 0, t->own, n, threads, n_threads);
+        coxi_lock(&t->lock);
+        t->n_lost += dropped;
+        coxi_unlock(&t->lock);
+    }
+}
+
+/* Takes the queue and writes all of it. */
+static void write_queue(struct coxi_tracing *t)
+{
+    coxi_lock(&t->lock);
+    struct coxi_buffer queue = t->queue;
+    t->queue = (struct coxi_buffer){0};
+    coxi_unlock(&t->lock);
+    for (size_t at = 0; at < queue.len;) {
+        const struct chunk *chunk = (const void *)(queue.data + at);
+        const struct coxi_trace_span *spans = (const void *)(chunk + 1);
+        const struct coxi_trace_thread *threads =
+            (const void *)(spans + chunk->n_spans);
+        write_spans(t, chunk->process, chunk->ahead_us, spans, chunk->n_spans, threads,
+                    chunk->n_threads);
+        at += (size_t)((const uint8_t *)(threads + chunk->n_threads) -
+                       (const uint8_t *)chunk);
+    }
+    coxi_buffer_fini(&queue);
+}
+
+/* Waits until the rest was told, or there was time enough for it. Unlocks meanwhile. */
+static void await_rest(struct coxi_tracing *t) COXI_REQUIRES(t->lock)
+{
+    struct timespec until = coxi_deadline(END_MS);
+    while ((!t->last_was_asked || t->n_asked > 0) &&
+           coxi_wait_until(&t->changed, &t->lock, &until)) {
+    }
+}
+
+static void *trace_thread(void *arg)
+{
+    struct coxi_tracing *t = arg;
+    bool ends = false;
+    while (!ends) {
+        struct timespec until = coxi_deadline(ASK_MS);
+        coxi_lock(&t->lock);
+        while (t->state == ON && coxi_wait_until(&t->changed, &t->lock, &until)) {
+        }
+        ends = t->state == ENDING;
+        if (ends) {
+            await_rest(t);
+        }
+        coxi_unlock(&t->lock);
+        write_own(t);
+        write_queue(t);
+    }
+    coxi_trace_stop(t->c->session.run);
+    return NULL;
+}
+
+/* ---- starting and stopping */
+
+int coxi_tracing_new(struct cox_coordinator *c)
+{
+    struct coxi_tracing *t = calloc(1, sizeof(*t));
+    uint32_t n_ps = c->site.cluster->n_ps;
+    struct asked *ps = calloc(n_ps, sizeof(*ps));
+    if (t == NULL || ps == NULL) {
+        free(t);
+        free(ps);
+        return coxi_error_memory("traces");
+    }
+    for (uint32_t p = 0; p < n_ps; p++) {
+        ps[p].tracing = t;
+        ps[p].process = COXI_TRACE_PS + p;
+    }
+    t->c = c;
+    t->ps = ps;
+    t->writer.c = c;
+    coxi_mutex_init(&t->starting);
+    coxi_mutex_init(&t->lock);
+    coxi_cond_init(&t->changed);
+    c->tracing = t;
+    c->workers->traced = on_worker;
+    return 0;
+}
+
+void coxi_tracing_free(struct cox_coordinator *c)
+{
+    struct coxi_tracing *t = c->tracing;
+    if (t != NULL) {
+        coxi_unshared(&t->lock);
+        coxi_buffer_fini(&t->queue);
+        coxi_trace_writer_fini(&t->writer);
+        (void)pthread_cond_destroy(&t->changed);
+        coxi_mutex_fini(&t->lock);
+        coxi_mutex_fini(&t->starting);
+        free(t->workers);
+        free(t->own);
+        free(t->ps);
+        free(t);
+    }
+    c->tracing = NULL;
+}
+
+/* Takes this process's spans for the run, and opens the file. */
+static int prepare(struct coxi_tracing *t, const char *path)
+{
+    size_t n;
+    uint64_t dropped;
+    bool more;
+    t->own = t->own != NULL ? t->own : calloc(OWN_MAX, sizeof(*t->own));
+    if (t->own == NULL) {
+        return coxi_error_memory("a trace");
+    }
+    int r = coxi_trace_drain(t->c->session.run, t->own, 0, &n, &dropped, &more);
+    if (r != 0) {
+        return r;
+    }
+    t->file = fopen(path, "we");
+    if (t->file == NULL) {
+        char reason[128];
+        r = coxi_error(COX_EIO, "cannot write the trace %s: %s", path,
+                       strerror_r(errno, reason, sizeof(reason)));
+        coxi_trace_stop(t->c->session.run);
+    }
+    return r;
+}
+
+static void set_state(struct coxi_tracing *t, enum state state)
+{
+    coxi_lock(&t->lock);
+    t->state = state;
+    (void)pthread_cond_signal(&t->changed);
+    coxi_unlock(&t->lock);
+}
+
+static int start(struct coxi_tracing *t, const char *path) COXI_REQUIRES(t->starting)
+{
+    if (t->file != NULL) {
+        return coxi_error(COX_EBUSY, "there is a trace already: end it first");
+    }
+    int r = prepare(t, path);
+    if (r != 0) {
+        return r;
+    }
+    t->code = 0;
+    t->writer.base_ns = coxi_now_ns();
+    t->writer.n_entries = 0;
+    t->writer.named.len = 0;
+    coxi_lock(&t->lock);
+    t->n_lost = 0;
+    t->n_asked = 0;
+    t->last_was_asked = false;
+    t->queue.len = 0;
+    coxi_unlock(&t->lock);
+    set_state(t, ON);
+    r = coxi_thread_start(&t->thread, "cox:trace", trace_thread, t);
+    if (r != 0) {
+        set_state(t, OFF);
+        coxi_trace_stop(t->c->session.run);
+        (void)fclose(t->file);
+        t->file = NULL;
+    }
+    return r;
+}
+
+static int stop(struct coxi_tracing *t) COXI_REQUIRES(t->starting)
+{
+    char reason[128];
+    if (t->file == NULL) {
+        return coxi_error(COX_ENOENT, "there is no trace to end");
+    }
+    set_state(t, ENDING);
+    (void)pthread_join(t->thread, NULL);
+    coxi_lock(&t->lock);
+    t->state = OFF;
+    uint64_t lost = t->n_lost;
+    coxi_unlock(&t->lock);
+    int r = coxi_trace_write_end(&t->writer, lost);
+    flush(t);
+    errno = 0;
+    if (fclose(t->file) != 0 && t->code == 0) {
+        t->code = errno != 0 ? errno : EIO;
+    }
+    t->file = NULL;
+    return t->code == 0 ? r
+                        : coxi_error(COX_EIO, "the trace could not be written: %s",
+                                     strerror_r(t->code, reason, sizeof(reason)));
+}
+
+int coxi_tracing_open(struct cox_coordinator *c)
+{
+    const char *path = c->options.trace;
+    const char *wanted = getenv("COX_TRACE"); /* NOLINT(concurrency-mt-unsafe) */
+    bool by_user = path == NULL && wanted != NULL && *wanted != '\0';
+    int r = 0;
+    coxi_lock(&c->tracing->starting);
+    if (path != NULL || by_user) {
+        r = start(c->tracing, by_user ? wanted : path);
+    }
+    coxi_unlock(&c->tracing->starting);
+    /* of a program with several clients the first is traced */
+    return by_user && r == COX_EBUSY ? 0 : r;
+}
+
+void coxi_tracing_close(struct cox_coordinator *c)
+{
+    struct coxi_tracing *t = c->tracing;
+    if (t == NULL) {
+        return;
+    }
+    coxi_lock(&t->starting);
+    if (t->file != NULL && stop(t) != 0) {
+        coxi_event(c, COX_EVENT_TRACE_FAILED, COXI_OF(.error = COX_EIO), "%s",
+                   coxi_error_text());
+    }
+    coxi_unlock(&t->starting);
+}
+
+int cox_trace_start(struct cox_coordinator *c, const char *path)
+{
+    if (c == NULL || path == NULL) {
+        return coxi_error(COX_EINVAL, "cox_trace_start needs a coordinator and a file");
+    }
+    COXI_CALL(c);
+    coxi_lock(&c->tracing->starting);
+    int r = start(c->tracing, path);
+    coxi_unlock(&c->tracing->starting);
+    return r;
+}
+
+int cox_trace_stop(struct cox_coordinator *c)
+{
+    if (c == NULL) {
+        return coxi_error(COX_EINVAL, "cox_trace_stop needs a coordinator");
+    }
+    COXI_CALL(c);
+    coxi_lock(&c->tracing->starting);
+    int r = stop(c->tracing);
+    coxi_unlock(&c->tracing->starting);
+    return r;
+}

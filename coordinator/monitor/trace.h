@@ -1,0 +1,23 @@
+/* Gathers the trace of a run: see trace.c, coxswain/trace.h. */
+#ifndef COXI_COORDINATOR_MONITOR_TRACE_H
+#define COXI_COORDINATOR_MONITOR_TRACE_H
+
+#include "coordinator/coordinator.h"
+
+/* Makes the state of traces, without one. COX_ENOMEM. _free: call it when the ps clients
+ * are closed; does nothing if _new has failed. */
+int coxi_tracing_new(struct cox_coordinator *c);
+void coxi_tracing_free(struct cox_coordinator *c);
+
+/* Starts the trace of cox_options.trace, or of $COX_TRACE, if one is set. COX_EIO,
+ * COX_EBUSY. */
+int coxi_tracing_open(struct cox_coordinator *c);
+
+/* Asks ps and workers for their spans if there is a trace, and it is time. Loop. */
+void coxi_tracing_tick(struct cox_coordinator *c);
+
+/* Ends the trace, if there is one, while the loop still runs. The error of cox_trace_stop
+ * is told as an event. */
+void coxi_tracing_close(struct cox_coordinator *c);
+
+#endif

@@ -1,0 +1,106 @@
+/* See options.h. */
+#include "coordinator/options.h"
+
+#include "cluster/cluster.h"
+#include "common/defaults.h"
+#include "common/error.h"
+#include "common/structs.h"
+#include "coordinator/checkpoints/save.h"
+#include "coordinator/checkpoints/trigger.h"
+#include "coordinator/opening.h"
+
+static void fill_in(struct cox_options *o, const struct cox_cluster *cluster)
+{
+    COXI_DEFAULTS_OPTIONS(COXI_FILL_IN)
+    if (o->min_workers == 0) {
+        /* Waits for no worker if all must dial us: the program may have to tell them
+         * our address, which it learns only when cox_open has returned. */
+        o->min_workers = cluster->n_workers > 0;
+    }
+}
+
+/* Checks that there can be workers. */
+static int check_workers(const struct cox_options *o, const struct cox_cluster *cluster)
+{
+    if (cluster->n_workers == 0 && o->listen == NULL) {
+        return coxi_error(COX_EINVAL,
+                          "the cluster lists no \"worker\", and none can dial: set "
+                          "cox_options.listen");
+    }
+    if (o->min_workers > cluster->n_workers && o->listen == NULL) {
+        return coxi_error(COX_EINVAL, "min_workers is %u in a cluster of %u",
+                          o->min_workers, cluster->n_workers);
+    }
+    return 0;
+}
+
+/* Checks that hold for every cluster. */
+static int check_ranges(const struct cox_options *o)
+{
+    if (o->queue_max > COXI_AHEAD_MAX) {
+        return coxi_error(COX_EINVAL, "queue_max is %u, at most %d", o->queue_max,
+                          COXI_AHEAD_MAX);
+    }
+    if (o->checkpoint_incremental > COXI_BUILT_MAX) {
+        return coxi_error(COX_EINVAL, "checkpoint_incremental is %u, at most %d",
+                          o->checkpoint_incremental, COXI_BUILT_MAX);
+    }
+    if (o->worker_slots > 1024) {
+        return coxi_error(COX_EINVAL, "worker_slots is %u, at most 1024",
+                          o->worker_slots);
+    }
+    if (o->prefetch > 65536) {
+        return coxi_error(COX_EINVAL, "prefetch is %u, at most 65536", o->prefetch);
+    }
+    if (o->max_crashes > UINT8_MAX) {
+        return coxi_error(COX_EINVAL, "max_crashes is %u, at most %d", o->max_crashes,
+                          UINT8_MAX);
+    }
+    if (o->max_attempts > UINT8_MAX) {
+        return coxi_error(COX_EINVAL, "max_attempts is %u, at most %d", o->max_attempts,
+                          UINT8_MAX);
+    }
+    if (o->step_timeout_ms < -1 || o->cancel_grace_ms < 1) {
+        return coxi_error(COX_EINVAL,
+                          "step_timeout_ms is %d and cancel_grace_ms %d: at least 1 "
+                          "(or -1 for no step timeout)",
+                          o->step_timeout_ms, o->cancel_grace_ms);
+    }
+    if (o->resume != 0 && o->resume != -1) {
+        return coxi_error(COX_EINVAL, "resume is %d: 0, or -1 for never", o->resume);
+    }
+    if (o->ps_recovery_ms < 1) {
+        return coxi_error(COX_EINVAL, "ps_recovery_ms is %d, at least 1",
+                          o->ps_recovery_ms);
+    }
+    if (o->peer_timeout_ms < 100) {
+        return coxi_error(COX_EINVAL, "peer_timeout_ms is %d, at least 100",
+                          o->peer_timeout_ms);
+    }
+    return 0;
+}
+
+static int check(const struct cox_options *o, const struct cox_cluster *cluster)
+{
+    int r = check_ranges(o);
+    if (r == 0) {
+        r = check_workers(o, cluster);
+    }
+    if (r == 0) {
+        r = coxi_opening_check(cluster);
+    }
+    return r == 0 ? coxi_trigger_check(o) : r;
+}
+
+int coxi_options_take(const struct cox_options *given,
+                      const struct cox_cluster *cluster, struct cox_options *ret)
+{
+    struct cox_options defaults = COX_OPTIONS_INIT;
+    int r =
+        coxi_struct_copy(ret, COXI_STRUCT_OPTIONS, given != NULL ? given : &defaults);
+    if (r == 0) {
+        fill_in(ret, cluster);
+        r = check(ret, cluster);
+    }
+    return r;
+}

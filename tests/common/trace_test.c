@@ -1,0 +1,147 @@
+#include "common/trace.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "common/error.h"
+#include "tests/test.h"
+
+enum {
+    RUN = 7,
+    OTHER = 8,
+    MOST = 2 * COXI_TRACE_RING_SPANS,
+    WRITERS = 3,
+    MANY = 50000
+};
+
+static struct coxi_trace_span spans[MOST];
+
+/* Drains; returns how many spans came, and adds what was lost to *lost. */
+static size_t drain(uint64_t run, uint64_t *lost)
+{
+    size_t n;
+    uint64_t dropped;
+    bool more;
+    assert_code(0, coxi_trace_drain(run, spans, MOST, &n, &dropped, &more));
+    *lost += dropped;
+    return n;
+}
+
+static void note(uint64_t number, uint64_t run)
+{
+    coxi_trace_note(coxi_now_ns(), coxi_now_ns(),
+                    &(struct coxi_trace_of){
+                        .kind = COXI_TRACE_STEP, .run = run, .closure = number});
+}
+
+TEST(without_a_trace_nothing_is_noted)
+{
+    uint64_t lost = 0;
+    assert_int_equal(0, coxi_trace_begin());
+    assert_int_equal(0, coxi_trace_flow());
+    note(1, 0);
+    assert_int_equal(0, drain(RUN, &lost));
+    assert_true(coxi_trace_is_on());
+    assert_true(coxi_trace_begin() > 0);
+    uint64_t flow = coxi_trace_flow();
+    assert_true(flow != 0 && flow != coxi_trace_flow());
+    coxi_trace_stop(RUN);
+    assert_false(coxi_trace_is_on());
+    assert_int_equal(0, lost);
+}
+
+TEST(a_span_is_told_once_to_the_run_that_it_belongs_to)
+{
+    struct coxi_trace_thread threads[COXI_TRACE_RINGS];
+    uint64_t lost = 0;
+    assert_int_equal(0, drain(RUN, &lost));
+    note(1, RUN);
+    note(2, OTHER);
+    note(3, 0);
+    assert_int_equal(2, drain(RUN, &lost));
+    assert_int_equal(1, spans[0].closure);
+    assert_int_equal(3, spans[1].closure);
+    assert_int_equal(COXI_TRACE_STEP, spans[0].kind);
+    assert_int_equal(0, drain(RUN, &lost));
+    assert_int_equal(1, coxi_trace_threads(threads));
+    assert_int_equal(threads[0].id, spans[0].thread);
+    coxi_trace_stop(RUN);
+}
+
+TEST(only_one_run_traces_a_process_at_a_time)
+{
+    size_t n;
+    uint64_t lost = 0;
+    bool more;
+    assert_int_equal(0, drain(RUN, &lost));
+    assert_code(COX_EBUSY, coxi_trace_drain(OTHER, spans, MOST, &n, &lost, &more));
+    coxi_trace_stop(OTHER); /* it has none */
+    assert_true(coxi_trace_is_on());
+    note(1, 0);
+    coxi_trace_stop(RUN);
+    assert_int_equal(0, drain(OTHER, &lost)); /* that span is of the older trace */
+    coxi_trace_stop(OTHER);
+}
+
+TEST(a_full_ring_loses_its_oldest_spans_and_counts_them)
+{
+    enum { N = 3 * COXI_TRACE_RING_SPANS };
+    uint64_t lost = 0;
+    (void)drain(RUN, &lost);
+    for (uint64_t i = 1; i <= N; i++) {
+        note(i, RUN);
+    }
+    size_t n = drain(RUN, &lost);
+    assert_true(n > 0 && n <= COXI_TRACE_RING_SPANS);
+    assert_int_equal(N, n + lost);
+    for (size_t i = 0; i < n; i++) {
+        assert_int_equal(lost + i + 1, spans[i].closure);
+    }
+    coxi_trace_stop(RUN);
+}
+
+/* ---- while threads write */
+
+static atomic_int n_writing;
+
+static void *write_many(void *arg)
+{
+    uint64_t first = *(uint64_t *)arg * MANY;
+    for (uint64_t i = 1; i <= MANY; i++) {
+        note(first + i, RUN);
+    }
+    (void)atomic_fetch_sub(&n_writing, 1);
+    return NULL;
+}
+
+TEST(spans_that_are_read_while_threads_write_are_whole_and_in_order)
+{
+    pthread_t threads[WRITERS];
+    uint64_t numbers[WRITERS];
+    uint64_t last[WRITERS] = {0};
+    uint64_t lost = 0;
+    uint64_t n = 0;
+    (void)drain(RUN, &lost);
+    atomic_store(&n_writing, WRITERS);
+    for (size_t i = 0; i < WRITERS; i++) {
+        numbers[i] = i;
+        assert_int_equal(0, pthread_create(&threads[i], NULL, write_many, &numbers[i]));
+    }
+    for (bool ends = false; !ends;) {
+        ends = atomic_load(&n_writing) == 0;
+        size_t got = drain(RUN, &lost);
+        n += got;
+        for (size_t i = 0; i < got; i++) {
+            uint64_t writer = (spans[i].closure - 1) / MANY;
+            assert_true(writer < WRITERS && spans[i].closure > last[writer]);
+            assert_int_equal(COXI_TRACE_STEP, spans[i].kind);
+            last[writer] = spans[i].closure;
+        }
+    }
+    for (size_t i = 0; i < WRITERS; i++) {
+        (void)pthread_join(threads[i], NULL);
+    }
+    n += drain(RUN, &lost);
+    assert_int_equal((uint64_t)WRITERS * MANY, n + lost);
+    coxi_trace_stop(RUN);
+}
