@@ -148,6 +148,13 @@ static inline bool coxi_round_is_end(const struct coxi_closure *closure)
     return closure->round != NULL && closure->round->end == closure;
 }
 
+/* True if its round was complete without it. A closure that takes its result fails with the
+ * same code, but is not late. */
+static inline bool coxi_round_is_late(const struct coxi_closure *closure)
+{
+    return closure->state == COXI_CANCELLED && closure->future.code == COX_ELATE;
+}
+
 /* The id of the round in which a closure counts; n 0: it is in none. */
 static inline struct coxi_closure_id coxi_round_of(const struct coxi_closure *closure)
 {

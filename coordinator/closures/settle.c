@@ -170,8 +170,8 @@ static void record(struct coxi_replay_log *log, struct coxi_closure *closure,
 {
     struct cox_coordinator *c = closure->future.c;
     int r = 0;
-    bool is_late = closure->future.code == COX_ELATE;
-    if (closure->state != COXI_CANCELLED || closure->effect.applied || is_late) {
+    if (closure->state != COXI_CANCELLED || closure->effect.applied ||
+        coxi_round_is_late(closure)) {
         coxi_manifest_cover(&c->closures->progress, closure->future.id.n,
                             closure->asked.cursor);
     } else {
@@ -481,7 +481,7 @@ static void tell(struct cox_coordinator *c, struct coxi_closure *closure)
         c->counts.stats.rounds_failed += closure->state != COXI_DONE_OK;
         return; /* its members report the error */
     }
-    if (closure->future.code == COX_ELATE) {
+    if (coxi_round_is_late(closure)) {
         c->counts.stats.late++;
         return;
     }

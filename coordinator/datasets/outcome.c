@@ -33,6 +33,7 @@
 #include "coordinator/base/event.h"
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/futures.h"
+#include "coordinator/closures/round.h"
 #include "coordinator/datasets/dataset.h"
 #include "coordinator/datasets/serve.h"
 #include "coordinator/workers/module.h"
@@ -87,7 +88,7 @@ static enum outcome outcome_of(const struct coxi_closure *closure,
     if (leaves_trace(closure)) {
         return FAILED;
     }
-    if (closure->future.code == COX_ELATE) {
+    if (coxi_round_is_late(closure)) {
         return LATE;
     }
     if (is_elsewhere(closure)) {

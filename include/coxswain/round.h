@@ -56,17 +56,17 @@ struct cox_rounds_spec {
 
     /*
      * The bound k of stale synchronous parallel training (Ho et al., NIPS 2013): the
-     * closures of a round see all rounds but the k before it, unless these have failed. 0:
-     * one round after the other. At most COX_STALENESS_MAX, or
-     * COX_STALENESS_ANY.
+     * closures of a round see all rounds but the k before it, unless these have failed.
+     * Up to k later rounds may be applied before it. 0: one round after the other. At
+     * most COX_STALENESS_MAX, or COX_STALENESS_ANY.
      */
     uint32_t staleness;
 
     /*
      * Backup closures (Chen et al., ICLR workshop 2016): a round of n closures is
      * complete with n - backups of them. Those that are not done by then are settled
-     * with COX_ELATE, and nothing of them is applied. Those that run go on, and are
-     * not cancelled. Must be less than n.
+     * with COX_ELATE, and nothing of them is applied; cox_join and cox_schedule report
+     * no error for them. Those that run go on, and are not cancelled. Must be less than n.
      */
     uint32_t backups;
 

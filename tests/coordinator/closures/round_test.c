@@ -93,6 +93,39 @@ TEST(round_overlaps_with_as_many_others_as_its_bound_says_and_no_more)
     crew_close(&s.crew);
 }
 
+TEST(round_may_miss_as_many_rounds_before_and_after_it_as_its_bound_says)
+{
+    enum { ROUNDS = 3 };
+    struct rounding s;
+    struct rounding_members members[ROUNDS];
+    struct cox_rounds_spec spec = COX_ROUNDS_SPEC_INIT;
+    struct cox_staleness_counts seen = COX_STALENESS_COUNTS_INIT;
+    int gates[2];
+    spec.staleness = 1;
+    rounding_open(&s, ROUNDS, &spec, NULL);
+    for (uint32_t r = 0; r < 2; r++) { /* each hangs when it has pulled */
+        struct rounding_asked asked = {.path = {rounding_gate()},
+                                       .only = {r + 1, ROUNDS, ROUNDS, ROUNDS}};
+        rounding_start(&s, &asked, &members[r]);
+        gates[r] = rounding_meet(asked.path[0]);
+    }
+    rounding_start(&s,
+                   &(struct rounding_asked){.only = {ROUNDS, ROUNDS, ROUNDS, ROUNDS}},
+                   &members[2]);
+    (void)close(gates[0]);
+    assert_code(0, cox_future_wait(members[0].end, -1));
+    assert_code(0, cox_future_wait(members[2].end, -1));
+    (void)close(gates[1]);
+    assert_code(0, cox_future_wait(members[1].end, -1));
+    rounding_assert(&s, ROUNDS);
+    assert_code(0, cox_staleness(s.crew.c, "w0", 0, &seen));
+    assert_int_equal(2, seen.max);
+    for (int r = 0; r < ROUNDS; r++) {
+        rounding_free(&members[r]);
+    }
+    crew_close(&s.crew);
+}
+
 TEST(round_behind_one_that_fails_does_not_wait_for_its_end)
 {
     struct rounding s;
@@ -167,6 +200,34 @@ TEST(round_is_complete_without_its_backups_which_are_told_that_they_are_late)
     assert_true(rounding_value(&s, 0) == rounding_value(&s, 1));
     assert_true(rounding_value(&s, 0) >= 6 && rounding_value(&s, 0) <= 7);
     assert_int_equal(2, rounding_stats(&s).rounds);
+    rounding_free(&members);
+    crew_close(&s.crew);
+}
+
+TEST(a_call_that_takes_the_result_of_a_late_closure_fails_and_that_is_reported)
+{
+    struct rounding s;
+    struct rounding_members members;
+    struct cox_future *taker;
+    struct cox_rounds_spec spec = COX_ROUNDS_SPEC_INIT;
+    struct cox_call call = COX_CALL_INIT;
+    const char *gate = rounding_gate();
+    spec.backups = 1;
+    rounding_open(&s, 2, &spec, NULL);
+    rounding_start(&s, &(struct rounding_asked){.path = {NULL, gate}}, &members);
+    int fd = rounding_meet(gate);
+    assert_code(COX_ELATE, cox_future_wait(members.futures[1], -1));
+    const struct cox_input input = {"w0", members.futures[1], "w0"};
+    call.inputs = &input;
+    call.n_inputs = 1;
+    assert_code(0, cox_schedule(s.crew.c, s.advance, &call, &taker));
+    assert_code(COX_ELATE, cox_future_wait(taker, -1));
+    (void)close(fd);
+    assert_code(COX_ELATE, cox_join(s.crew.c, -1));
+    assert_error_names("its input 'w0'");
+    assert_int_equal(1, rounding_stats(&s).late);
+    assert_int_equal(1, rounding_stats(&s).failed);
+    cox_future_free(taker);
     rounding_free(&members);
     crew_close(&s.crew);
 }

@@ -226,6 +226,32 @@ TEST(a_task_that_comes_late_is_done_in_a_later_round)
     rows_close(&rows);
 }
 
+TEST(a_task_whose_call_takes_the_result_of_a_late_closure_fails)
+{
+    struct rows rows;
+    struct hanging hanging;
+    struct cox_dataset_spec spec = rows_spec();
+    struct cox_call call = COX_CALL_INIT;
+    spec.failures_max = 1;
+    rows_open(&rows, 2, NULL, &spec);
+    hang(&rows, rows_rounds(&rows, 1), MEMBERS, &hanging);
+    assert_code(COX_ELATE, cox_future_wait(hanging.futures[0], PATIENCE_MS));
+    const struct cox_input input = {"late", hanging.futures[0], NULL};
+    call.inputs = &input;
+    call.n_inputs = 1;
+    int r = 0;
+    for (uint64_t i = 0; r == 0 && i <= rows_progress(&rows).tasks; i++) {
+        r = cox_schedule_next(rows.crew.c, crew_function(&rows.crew, "count_lines"),
+                              rows.dataset, &call, NULL);
+    }
+    assert_code(COX_ELATE, r);
+    assert_int_equal(1, stats_of(&rows).late);
+    assert_int_equal(rows_progress(&rows).tasks - (MEMBERS - 1),
+                     rows_progress(&rows).failed);
+    let_go(&hanging);
+    rows_close(&rows);
+}
+
 /* Opens a data set of a task for each file. */
 static void open_files(struct rows *rows)
 {
