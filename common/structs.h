@@ -2,6 +2,8 @@
 #ifndef COXI_COMMON_STRUCTS_H
 #define COXI_COMMON_STRUCTS_H
 
+#include "coxswain/types.h"
+
 #define COXI_TEXT_OF_(x) #x
 #define COXI_VERSION_OF_(a, b, c)                                                      \
     COXI_TEXT_OF_(a) "." COXI_TEXT_OF_(b) "." COXI_TEXT_OF_(c)
