@@ -18,6 +18,8 @@ struct sim_found {
     int64_t assigned[SIM_PS_MAX][SIM_CALLS_MAX][SIM_SEGMENTS];
     float sums[SIM_PS_MAX][SIM_CALLS_MAX][SIM_SEGMENTS];
     float rows[SIM_CALLS_MAX];
+    int64_t chains[SIM_PS_MAX][SIM_CALLS_MAX]; /* rounds.h, like `last` */
+    int64_t last[SIM_PS_MAX][SIM_CALLS_MAX];
 };
 
 void sim_ledger_begin(const struct sim_plan *plan);

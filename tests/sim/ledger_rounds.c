@@ -2,7 +2,9 @@
  * The rounds in the ledger (ledger.h). A round is applied once and as a whole, or not at
  * all: its sums have the weights of exactly those members that count. An attempt sees all
  * rounds of its sequence but the last ones, as many as its bound says; an attempt that
- * counts sees no round that may not begin before its own one has ended.
+ * counts sees no round that may not begin before its own one has ended. Rounds that
+ * must follow one another do so on each ps. Members of
+ * deterministic rounds have computed what they would have in a serial run.
  *
  * What an attempt has seen is compared when it is known which rounds were applied. An
  * attempt is looked at only while the client runs that has dispatched it: a client that
@@ -15,6 +17,7 @@
 #include "coxswain/round.h"
 #include "coxswain/types.h"
 #include "tests/sim/ledger_internal.h"
+#include "tests/sim/rounds.h"
 
 /* What all attempts of a call have seen that the client of that generation has
  * dispatched; 0: none. */
@@ -275,6 +278,71 @@ static void check_sums(const struct sim_found *found, const struct round *round,
     }
 }
 
+/* ---- deterministic sequences */
+
+/* Checks that a member of a deterministic round has seen what a serial run has before
+ * that round. */
+static void check_chain(const struct sim_found *found, const struct round *round,
+                        uint32_t i, const char *when)
+{
+    static int64_t before[SIM_PS_MAX][SIM_CALLS_MAX];
+    const struct sim_plan *plan = rounds.plan;
+    uint32_t number = round->first + i;
+    for (uint32_t ps = 0; ps < plan->n_ps; ps++) {
+        memset(before[ps], 0, sizeof(before[ps]));
+        memcpy(before[ps], found->chains[ps], round->first * sizeof(before[ps][0]));
+    }
+    int64_t link = sim_rounds_link(plan, number, before);
+    for (uint32_t ps = 0; ps < plan->n_ps; ps++) {
+        bool adds = round->counts[i] && (round->of[i][SIM_MASK] >> ps & 1) != 0;
+        if (found->chains[ps][number] != (adds ? link : 0)) {
+            sim_violation("%s: call %u, in round %u of a deterministic sequence, %s on "
+                          "ps %u",
+                          when, number, round->first,
+                          adds ? "has computed from other rounds than those before it"
+                               : "does not count, and has left something",
+                          ps);
+        }
+    }
+}
+
+static bool is_deterministic(const struct round *round)
+{
+    uint32_t sequence = rounds.plan->places[round->first].sequence;
+    return rounds.plan->sequences[sequence].deterministic;
+}
+
+/* ---- the order of rounds */
+
+/* True if a member that counts has touched the ps in its first segment. */
+static bool is_on(const struct round *round, uint32_t ps)
+{
+    uint32_t i = 0;
+    while (i < round->n &&
+           !(round->counts[i] && (round->of[i][SIM_MASK] >> ps & 1) != 0)) {
+        i++;
+    }
+    return i < round->n;
+}
+
+/* Checks that the round was applied after the one before it. */
+static void check_order(const struct sim_found *found, const struct round *round,
+                        const char *when)
+{
+    const struct sim_plan *plan = rounds.plan;
+    uint32_t sequence = plan->places[round->first].sequence;
+    if (plan->sequences[sequence].staleness != 0) {
+        return;
+    }
+    for (uint32_t ps = 0; ps < plan->n_ps; ps++) {
+        int64_t last = found->last[ps][round->first] - 1;
+        if (is_on(round, ps) && last != (int64_t)round->first) {
+            sim_violation("%s: round %u was applied before round %d on ps %u", when,
+                          round->first, (int)last, ps);
+        }
+    }
+}
+
 /* ---- */
 
 static void check_round(const struct sim_found *found, uint32_t first, bool joined,
@@ -291,6 +359,12 @@ static void check_round(const struct sim_found *found, uint32_t first, bool join
     check_sums(found, &round, when);
     for (uint32_t i = 0; joined && !unknown && i < round.n; i++) {
         check_seen(found, first + i, when);
+    }
+    if (joined) {
+        check_order(found, &round, when);
+    }
+    for (uint32_t i = 0; joined && is_deterministic(&round) && i < round.n; i++) {
+        check_chain(found, &round, i, when);
     }
 }
 

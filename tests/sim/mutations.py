@@ -148,6 +148,46 @@ MUTATIONS = {
         ("coordinator/checkpoints/backlog.c", "collect", "coxi_dispatch_go_on(c);", "")]),
     "33d": ("a backlog has closures of open rounds twice", [
         ("coordinator", "note_logged", "|| is_open ||", "|| (0 && is_open) ||")]),
+    "34a": ("only the lost ps is restored, although rounds are deterministic", [
+        ("coordinator", "set_others_back", BEGIN, "return;")]),
+    "34b": ("a ps that still runs keeps its incarnation when it is set back", [
+        ("ps", "coxi_store_renew", BEGIN, "return 0;")]),
+    "34c": ("a shard is cut while the end of a deterministic round is on its way", [
+        ("coordinator", "await_ends", BEGIN, "return 0;")]),
+    "34d": ("ends of deterministic rounds are sent while shards are cut", [
+        ("coordinator", "coxi_round_is_paused", BEGIN, "return false;")]),
+    "35a": ("pulls do not name the end that they must see", [
+        ("coordinator", "coxi_round_head", "head.after = round->rounds->first->end->future.id.n;", "")]),
+    "35b": ("a ps answers pulls before the end that they name", [
+        ("ps", "coxi_store_pull_await", BEGIN, "return 0;")]),
+    "35c": ("a round is decided before those that it must see are over", [
+        ("coordinator/closures/round_decide.c", "look", "&& !coxi_round_must_see(round)", "")]),
+    "35d": ("a step fails whose pull has waited too long", [
+        ("worker", "coxi_pull_wait", "} else if (r == COX_ECANCELLED) {", "} else if (0) {")]),
+    "35e": ("members begin before the round that they must see is complete, or nearly so", [
+        ("coordinator", "coxi_round_must_wait", "(first->sent || coxi_round_is_nearly_over(first))", "true")]),
+    "35f": ("a ps ends a round itself that must follow one which it does not have", [
+        ("ps", "end_whole", "bool sees = last->share.after == 0 ||", "bool sees = true || last->share.after == 0 ||")]),
+    "36a": ("rounds are not sealed", [
+        ("coordinator", "coxi_round_must_be_sealed", BEGIN, "return false;"),
+        ("coordinator", "coxi_round_postpones", BEGIN, "return false;")]),
+    "36b": ("endings of closures do not wait until the round is sealed", [
+        ("coordinator", "coxi_round_postpones", BEGIN, "return false;")]),
+    "36c": ("a round is decided with later attempts before it is sealed", [
+        ("coordinator", "coxi_round_must_be_sealed", "repeated = repeated || round->members[i].attempt > 1;", "")]),
+    "36d": ("a ps ends rounds with later attempts itself", [
+        ("coordinator", "coxi_round_head", "attempt == 1 && coxi_round_is_owned(round)", "coxi_round_is_owned(round)"),
+        ("ps/rounds.c", "is_all", "commit->attempt == 1 &&", "")]),
+    "36e": ("a ps ends rounds itself whose closures have touched others", [
+        ("worker/commit.c", "submit_segment", "&& n_touched == 1", ""),
+        ("ps/rounds.c", "is_all", "&& commit->n_touched == 1", "")]),
+    "36f": ("a ps ends rounds itself of which it has some segments", [
+        ("worker/commit.c", "submit_segment", "last && attempt->segment == 0 && n_touched == 1", "n_touched == 1"),
+        ("ps/rounds.c", "is_all", "commit->segment == 0 && commit->last &&", "")]),
+    "36g": ("a sealed round counts as not applied", [
+        ("coordinator/closures/round_seal.c", "told", "outcome == COXI_VOID_APPLIED", "false")]),
+    "36h": ("what a lost ps has ended itself counts as applied", [
+        ("coordinator", "forget_ended", BEGIN, "return;")]),
 }
 
 COVERS = {
@@ -168,7 +208,9 @@ COVERS = {
     "fence": ("a creation is accepted from any client", [
         ("ps", "coxi_store_create", "coxi_store_fenced(store, &create->session)",
          "store->claimed ? 0 : coxi_store_fenced(store, &create->session)")]),
+    "found": ("a ps does not compare how many closures of a round wait with what the end says", [
+        ("ps/round.c", "check_found", BEGIN, "(void)ending; (void)n_found; return 0;")]),
     "long": ("requests with a payload go over the connection for long ones, and others overtake them", [
         ("net/ps_client.c", "prepare", "payload_len(request) > SMALL_MAX ||", "payload_len(request) > 0 ||")]),
 }
-COVERED = ["8c+lost", "11a+files", "22b+repeats", "22b+fence", "31d+long", "31e+long"]
+COVERED = ["8c+lost", "11a+files", "22b+repeats", "22b+fence", "31d+long", "31e+long", "34c+long", "36d+found"]

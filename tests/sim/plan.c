@@ -31,6 +31,14 @@ static struct sim_sequence plan_sequence(struct draw *draw)
         .sums = one_in(draw, 2)};
 }
 
+/* Makes the sequence such that it leaves the same values whatever dies. */
+static void be_deterministic(struct sim_sequence *sequence)
+{
+    sequence->deterministic = true;
+    sequence->staleness = 0;
+    sequence->backups = 0;
+}
+
 /* Divides the calls into rounds, and asynchronous calls between them. */
 static void plan_rounds(struct draw *draw, struct sim_plan *ret)
 {
@@ -39,6 +47,10 @@ static void plan_rounds(struct draw *draw, struct sim_plan *ret)
     for (uint32_t i = 0; i < ret->n_sequences; i++) {
         ret->sequences[i] = plan_sequence(draw);
     }
+    if (sim_hash(ret->seed, 3003) % 3 == 0) {
+        be_deterministic(&ret->sequences[0]);
+    }
+    bool narrow = sim_hash(ret->seed, 3004) % 2 == 0;
     uint64_t one_async_in = 1 + below(draw, 6);
     for (uint32_t first = 0; first < ret->n_calls;) {
         uint32_t sequence = (uint32_t)below(draw, ret->n_sequences);
@@ -48,11 +60,16 @@ static void plan_rounds(struct draw *draw, struct sim_plan *ret)
             first++;
             continue;
         }
+        struct sim_place place = {.first = (uint16_t)first,
+                                  .number = numbers[sequence],
+                                  .n = (uint8_t)n,
+                                  .sequence = (uint8_t)sequence};
+        if (narrow && sim_hash(ret->seed ^ 3005, first) % 4 != 0) {
+            place.only_ps =
+                (uint8_t)(1 + sim_hash(ret->seed ^ 3006, first) % ret->n_ps);
+        }
         for (uint32_t i = 0; i < n; i++) {
-            ret->places[first + i] = (struct sim_place){.first = (uint16_t)first,
-                                                        .number = numbers[sequence],
-                                                        .n = (uint8_t)n,
-                                                        .sequence = (uint8_t)sequence};
+            ret->places[first + i] = place;
         }
         numbers[sequence]++;
         first += n;
@@ -98,6 +115,16 @@ static bool straggles(const struct sim_plan *plan, uint32_t number)
            sim_hash(plan->seed ^ UINT64_C(0x27d4eb2f), number) % 16 == 0;
 }
 
+/* The members of some rounds that touch one ps read another one only. */
+static void plan_reads(const struct sim_plan *plan, const struct sim_place *place,
+                       int64_t ret[SIM_ARGUMENTS])
+{
+    if (sim_hash(plan->seed ^ 3007, place->first) % 2 == 0) {
+        ret[SIM_PULLS] = 0;
+        ret[SIM_MARK] = (int64_t)place->only_ps % plan->n_ps;
+    }
+}
+
 /* Makes a call a member of a round, if it is in one. */
 static void plan_member(const struct sim_plan *plan, uint32_t number, struct draw *draw,
                         int64_t ret[SIM_ARGUMENTS])
@@ -107,6 +134,12 @@ static void plan_member(const struct sim_plan *plan, uint32_t number, struct dra
     ret[SIM_HALVES] = place->n > 0 ? (int64_t)(1 + below(draw, 4)) : 0;
     if (place->n > 0 && ret[SIM_MASK] == 0) {
         ret[SIM_MASK] = 1; /* so that one sees whether it counts */
+    }
+    if (place->only_ps != 0) {
+        ret[SIM_MASK] = INT64_C(1) << (place->only_ps - 1);
+        ret[SIM_AFTER] = ret[SIM_ENDING] == SIM_FAILS_FLUSHED ? ret[SIM_MASK] : 0;
+        ret[SIM_ROW] = 0;
+        plan_reads(plan, place, ret);
     }
 }
 

@@ -64,6 +64,7 @@ struct sim_sequence {
     uint32_t staleness;
     uint32_t backups;
     bool sums; /* otherwise the rounds take means */
+    bool deterministic;
 };
 
 /* The place of a call in a round. */
@@ -72,6 +73,7 @@ struct sim_place {
     uint16_t number; /* of the round in its sequence */
     uint8_t n;       /* calls of the round; 0: the call is in none */
     uint8_t sequence;
+    uint8_t only_ps; /* 1 + the ps that all of its calls touch; 0: each has its own */
 };
 
 struct sim_plan {

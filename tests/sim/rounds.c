@@ -19,32 +19,50 @@ void sim_rounds_begin(const struct sim_plan *with)
 
 /* ---- in the program */
 
-static int create_sum(struct sim_rounds *rounds, uint32_t ps)
+static int create(struct sim_rounds *rounds, char kind, uint32_t ps, uint64_t n,
+                  struct cox_variable **ret)
 {
     char name[16];
     struct cox_variable_spec spec = COX_VARIABLE_SPEC_INIT;
-    (void)snprintf(name, sizeof(name), "r%u", ps);
+    (void)snprintf(name, sizeof(name), "%c%u", kind, ps);
     spec.name = name;
-    spec.dtype = COX_F32;
+    spec.dtype = COX_I64;
     spec.rank = 1;
-    spec.shape[0] = (uint64_t)plan->n_calls * SIM_SEGMENTS;
-    spec.optimizer.kind = COX_SGD;
-    spec.optimizer.learning_rate = 1;
-    return cox_variable_create(rounds->c, &spec, &rounds->sums[ps]);
+    spec.shape[0] = n;
+    if (kind == 'r') {
+        spec.dtype = COX_F32;
+        spec.optimizer.kind = COX_SGD;
+        spec.optimizer.learning_rate = 1;
+    }
+    return cox_variable_create(rounds->c, &spec, ret);
 }
 
+static bool has_chains(void)
+{
+    return plan->n_sequences > 0 && plan->sequences[0].deterministic;
+}
+
+/* One kind after the other: so variable i of each kind is on the same ps. */
 int sim_rounds_create(struct sim_rounds *rounds, struct cox_coordinator *c)
 {
     int r = 0;
     rounds->c = c;
     for (uint32_t i = 0; r == 0 && plan->n_sequences > 0 && i < plan->n_ps; i++) {
-        r = create_sum(rounds, i);
+        r = create(rounds, 'r', i, (uint64_t)plan->n_calls * SIM_SEGMENTS,
+                   &rounds->sums[i]);
+    }
+    for (uint32_t i = 0; r == 0 && plan->n_sequences > 0 && i < plan->n_ps; i++) {
+        r = create(rounds, 'e', i, plan->n_calls, &rounds->last[i]);
+    }
+    for (uint32_t i = 0; r == 0 && has_chains() && i < plan->n_ps; i++) {
+        r = create(rounds, 'd', i, plan->n_calls, &rounds->chains[i]);
     }
     for (uint32_t i = 0; r == 0 && i < plan->n_sequences; i++) {
         struct cox_rounds_spec spec = COX_ROUNDS_SPEC_INIT;
         spec.staleness = plan->sequences[i].staleness;
         spec.backups = plan->sequences[i].backups;
         spec.reduce = plan->sequences[i].sums ? COX_REDUCE_SUM : COX_REDUCE_MEAN;
+        spec.deterministic = plan->sequences[i].deterministic;
         r = cox_rounds_create(c, &spec, &rounds->sequences[i]);
     }
     return r;
@@ -121,7 +139,30 @@ int sim_rounds_read(const struct sim_rounds *rounds, struct sim_found *found)
     for (uint32_t i = 0; r == 0 && rounds->sums[i] != NULL && i < plan->n_ps; i++) {
         r = cox_variable_read(rounds->c, rounds->sums[i], found->sums[i], bytes);
     }
+    bytes = (size_t)plan->n_calls * sizeof(int64_t);
+    for (uint32_t i = 0; r == 0 && rounds->last[i] != NULL && i < plan->n_ps; i++) {
+        r = cox_variable_read(rounds->c, rounds->last[i], found->last[i], bytes);
+    }
+    for (uint32_t i = 0; r == 0 && rounds->chains[i] != NULL && i < plan->n_ps; i++) {
+        r = cox_variable_read(rounds->c, rounds->chains[i], found->chains[i], bytes);
+    }
     return r;
+}
+
+int64_t sim_rounds_link(const struct sim_plan *of_plan, uint32_t number,
+                        int64_t chains[SIM_PS_MAX][SIM_CALLS_MAX])
+{
+    const struct sim_place *places = of_plan->places;
+    uint64_t hash = number;
+    for (uint32_t ps = 0; ps < of_plan->n_ps; ps++) {
+        for (uint32_t i = 0; i < of_plan->n_calls; i++) {
+            if (places[i].n > 0 && places[i].sequence == places[number].sequence &&
+                chains[ps][i] != 0) {
+                hash = sim_hash(hash ^ (uint64_t)chains[ps][i], i);
+            }
+        }
+    }
+    return (int64_t)(hash >> 1 | 1);
 }
 
 /* ---- in a step */
@@ -149,6 +190,39 @@ int sim_rounds_look(struct cox_step *step, const int64_t *of,
     return 0;
 }
 
+/* The first call of the next round of a sequence; n_calls: there is none. */
+static uint32_t next_of(uint32_t first)
+{
+    uint32_t next = first + plan->places[first].n;
+    while (next < plan->n_calls &&
+           (plan->places[next].n == 0 ||
+            plan->places[next].sequence != plan->places[first].sequence)) {
+        next++;
+    }
+    return next;
+}
+
+static int assign_last(struct cox_step *step, const int64_t *of, uint32_t ps)
+{
+    const int64_t round = of[SIM_ROUND] + 1;
+    uint32_t first = (uint32_t)of[SIM_ROUND];
+    uint32_t next = next_of(first);
+    struct cox_variable *last;
+    char name[16];
+    if (plan->sequences[plan->places[first].sequence].staleness != 0) {
+        return 0;
+    }
+    (void)snprintf(name, sizeof(name), "e%u", ps);
+    int r = cox_step_variable(step, name, &last);
+    r = r != 0 ? r
+               : cox_step_update(step, last, COX_UPDATE_ASSIGN,
+                                 cox_rows_slice(first, 1), &round);
+    return r != 0 || next == plan->n_calls
+               ? r
+               : cox_step_update(step, last, COX_UPDATE_ASSIGN, cox_rows_slice(next, 1),
+                                 &round);
+}
+
 int sim_rounds_push(struct cox_step *step, const int64_t *of, uint32_t segment)
 {
     int64_t mask = of[segment == 0 ? SIM_MASK : SIM_AFTER];
@@ -166,6 +240,35 @@ int sim_rounds_push(struct cox_step *step, const int64_t *of, uint32_t segment)
         r = r != 0 ? r
                    : cox_step_update(step, sums, COX_UPDATE_GRADIENT,
                                      cox_rows_slice(row, 1), &gradient);
+        r = r != 0 || segment != 0 ? r : assign_last(step, of, ps);
+    }
+    return r;
+}
+
+int sim_rounds_chain(struct cox_step *step, const int64_t *of)
+{
+    int64_t chains[SIM_PS_MAX][SIM_CALLS_MAX];
+    uint32_t number = (uint32_t)of[SIM_NUMBER];
+    struct cox_variable *variables[SIM_PS_MAX];
+    int r = 0;
+    if (of[SIM_ROUND] < 0 ||
+        !plan->sequences[plan->places[number].sequence].deterministic) {
+        return 0;
+    }
+    for (uint32_t ps = 0; r == 0 && ps < plan->n_ps; ps++) {
+        char name[16];
+        struct cox_pull pull = {.values = chains[ps], .rows = cox_rows_all()};
+        (void)snprintf(name, sizeof(name), "d%u", ps);
+        r = cox_step_variable(step, name, &variables[ps]);
+        pull.variable = variables[ps];
+        r = r != 0 ? r : cox_step_pull(step, &pull, 1);
+    }
+    const int64_t link = r == 0 ? sim_rounds_link(plan, number, chains) : 0;
+    for (uint32_t ps = 0; r == 0 && ps < plan->n_ps; ps++) {
+        if ((of[SIM_MASK] >> ps & 1) != 0) {
+            r = cox_step_update(step, variables[ps], COX_UPDATE_ADD,
+                                cox_rows_slice(number, 1), &link);
+        }
     }
     return r;
 }

@@ -166,6 +166,7 @@ static int count(struct cox_step *step)
         COX_VECTOR("seen", COX_I64, SIM_SEEN_WORDS, seen),
         COX_SCALAR("attempt", COX_I64, &attempt)};
     int r = work(step, of, us, seen);
+    r = r != 0 ? r : sim_rounds_chain(step, of);
     r = r != 0 ? r : add_segment(step, of, 0);
     r = r != 0 || of[SIM_ROW] == 0 ? r : add_row(step, (uint64_t)of[SIM_NUMBER]);
     bool breaks = of[SIM_ENDING] == SIM_BRITTLE && cox_step_attempt(step) > 1 &&

@@ -27,13 +27,21 @@ enum effect {
     EFFECTS, /* for all messages; these are for rounds: */
     LATE_SNAPSHOT,
     CANCEL,
+    LOSE_REPORT,
+};
+
+/* Which messages of a kind it waits for. */
+enum which {
+    ANY,
+    END,    /* the end of a round, from the client */
+    ENDING, /* the answer or the report that a ps has ended a round itself */
 };
 
 static struct {
     const struct sim_plan *plan;
     enum coxi_message_kind kind;
-    bool is_end; /* only the end of a round */
-    uint64_t n;  /* springs at the n-th such message */
+    enum which which;
+    uint64_t n; /* springs at the n-th such message */
     enum effect effect;
 } at_message;
 
@@ -98,6 +106,24 @@ static void cancel_amidst(struct sim_proc *client)
     sim_at(sim_now(), await_checkpoint, NULL);
 }
 
+/* The client does not learn for a while, or never, that a ps has ended a round. Meanwhile
+ * it loses the worker, or everything is cancelled. */
+static void lose_report(const struct sim_sending *sending)
+{
+    struct sim_proc *worker =
+        sending->message->kind == COXI_DONE ? sending->from : sending->to;
+    uint64_t late = sim_between(5 * SIM_MS, sim_chance(2) ? 50 * SIM_MS : 2 * SIM_S);
+    *sending->delay = late;
+    if (!sim_chance(4)) {
+        sim_at(sim_now() + sim_below(late), cancel_all, NULL);
+    }
+    if (sim_chance(2)) {
+        sim_at(sim_now() + sim_below(late), kill_proc, worker);
+    } else {
+        sim_net_part(SIM_NODE_CLIENT, worker->node, sim_now() + sim_below(3 * SIM_S));
+    }
+}
+
 static struct {
     uint32_t a;
     uint32_t b;
@@ -110,8 +136,10 @@ static void cut(void *arg)
 }
 
 /* Does the effect soon after this moment. */
-static void spring(enum effect effect, struct sim_proc *from, struct sim_proc *to)
+static void spring(enum effect effect, const struct sim_sending *sending)
 {
+    struct sim_proc *from = sending->from;
+    struct sim_proc *to = sending->to;
     uint64_t at = sim_now() + sim_below(sim_chance(2) ? 300 * SIM_US : 10 * SIM_MS);
     switch (effect) {
     case KILL_SENDER:
@@ -140,7 +168,12 @@ static void spring(enum effect effect, struct sim_proc *from, struct sim_proc *t
     case CANCEL:
         cancel_amidst(to);
         return;
+    case LOSE_REPORT:
+        lose_report(sending);
+        return;
     case DELAY:
+        *sending->delay = sim_below(sim_chance(2) ? 900 * SIM_MS : 30 * SIM_MS);
+        return;
     case EFFECTS:
         return;
     }
@@ -148,25 +181,32 @@ static void spring(enum effect effect, struct sim_proc *from, struct sim_proc *t
 
 /* ---- messages */
 
-static bool is_end(const struct coxi_message *message)
+static bool is_awaited(const struct coxi_message *message)
 {
-    return message->commit.n_updates > 0 &&
-           message->commit.updates[0].op == COXI_OP_ROUND;
+    if (message->kind != at_message.kind) {
+        return false;
+    }
+    switch (at_message.which) {
+    case ANY:
+        return true;
+    case END:
+        return message->commit.n_updates > 0 &&
+               message->commit.updates[0].op == COXI_OP_ROUND;
+    case ENDING:
+        return message->kind == COXI_DONE ? message->done.n_ended > 0
+                                          : message->status.ended;
+    }
+    return false;
 }
 
 static void look_at_message(const struct sim_sending *sending)
 {
-    const struct coxi_message *message = sending->message;
-    if (message->kind != at_message.kind || (at_message.is_end && !is_end(message)) ||
-        --at_message.n > 0) {
+    if (!is_awaited(sending->message) || --at_message.n > 0) {
         return;
     }
     sim_net_watch(NULL);
     sim_trace("the trap for %s springs", sim_message_name(at_message.kind));
-    if (at_message.effect == DELAY) {
-        *sending->delay = sim_below(sim_chance(2) ? 900 * SIM_MS : 30 * SIM_MS);
-    }
-    spring(at_message.effect, sending->from, sending->to);
+    spring(at_message.effect, sending);
 }
 
 /* Without checkpoints ps and clients must live. */
@@ -182,10 +222,10 @@ static void keep_alive(void)
 static void set_for_round(void)
 {
     bool saves = at_message.plan->checkpoints && !sim_chance(3);
-    at_message.is_end = !saves;
+    at_message.which = saves ? ANY : END;
     at_message.kind = COXI_COMMIT;
     at_message.n = 1 + sim_below(7);
-    at_message.effect = (enum effect)sim_below(EFFECTS);
+    at_message.effect = sim_chance(2) ? DELAY : (enum effect)sim_below(EFFECTS);
     keep_alive();
     if (saves) {
         bool is_late = sim_chance(2);
@@ -199,6 +239,23 @@ static void set_for_round(void)
     sim_net_watch(look_at_message);
 }
 
+/* A ps has ended a round itself, and the client does not know it yet. */
+static void set_for_ending(void)
+{
+    at_message.which = ENDING;
+    at_message.kind = sim_chance(2) ? COXI_DONE : COXI_COMMITTED;
+    at_message.n = 1 + sim_below(4);
+    at_message.effect = sim_chance(3) ? (enum effect)sim_below(EFFECTS) : LOSE_REPORT;
+    if (sim_chance(3)) { /* the ps is lost before other closures have reported */
+        at_message.kind = COXI_COMMITTED;
+        at_message.effect = KILL_SENDER;
+        sim_net_slow(SIM_NODE_WORKER + (uint32_t)sim_below(at_message.plan->n_workers),
+                     SIM_NODE_CLIENT, sim_between(10 * SIM_MS, 300 * SIM_MS));
+    }
+    keep_alive();
+    sim_net_watch(look_at_message);
+}
+
 static void set_for_message(void)
 {
     static const enum coxi_message_kind kinds[] = {
@@ -208,7 +265,7 @@ static void set_for_message(void)
         COXI_CRASHED,   COXI_SNAPSHOT,      COXI_RESTORE};
     at_message.kind = kinds[sim_below(sizeof(kinds) / sizeof(*kinds))];
     at_message.n = 1 + sim_below(4);
-    at_message.is_end = false;
+    at_message.which = ANY;
     at_message.effect = (enum effect)sim_below(EFFECTS);
     keep_alive();
     sim_net_watch(look_at_message);
@@ -250,8 +307,8 @@ static void set_for_disk(void)
 void sim_trap_set(const struct sim_plan *plan)
 {
     at_message.plan = plan;
-    if (plan->n_sequences > 0 && sim_chance(2)) {
-        set_for_round();
+    if (plan->n_sequences > 0 && !sim_chance(3)) {
+        (sim_chance(3) ? set_for_ending : set_for_round)();
     } else if (plan->checkpoints && sim_chance(4)) {
         sim_late_set(plan);
     } else if (plan->checkpoints && sim_chance(3)) {
