@@ -226,13 +226,14 @@ static void add(float *sum, uint32_t dtype, const void *values, size_t n, float 
     float wide[PIECE];
     for (size_t at = 0; at < n; at += PIECE) {
         size_t count = n - at < PIECE ? n - at : PIECE;
+        const float *from = wide;
         if (dtype == COX_F32) {
-            memcpy(wide, (const float *)values + at, count * sizeof(*wide));
+            from = (const float *)values + at;
         } else {
             coxi_floats_widen(dtype, (const uint16_t *)values + at, count, wide);
         }
         for (size_t i = 0; i < count; i++) {
-            sum[at + i] += factor * wide[i];
+            sum[at + i] += factor * from[i];
         }
     }
 }
