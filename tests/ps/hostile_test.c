@@ -186,6 +186,47 @@ TEST(ps_refuses_ids_near_the_end_of_all_numbers_and_goes_on)
     harbour_close(&h);
 }
 
+/* ---- pulls that must see rounds */
+
+/* Readers and workers ask for rounds that never end. Each of these pulls waits for a tenth
+ * of a second, and each connection has 1000 in line: others go on, and the ps can be
+ * stopped. */
+TEST(pulls_that_wait_in_vain_keep_no_other_waiting)
+{
+    enum { CALLERS = 8, PULLS = 1000 };
+    struct harbour h;
+    struct caller *callers[CALLERS];
+    const float ones[] = {1, 1};
+    float found[2];
+    harbour_open(&h, harbour_ipc());
+    struct coxi_psc *client = harbour_dial(&h, COXI_ROLE_CLIENT, &run1);
+    assert_code(0, harbour_claim(client, &run1));
+    uint64_t incarnation = coxi_psc_incarnation(client);
+    assert_code(0, harbour_create(client, &run1, 2));
+    for (size_t i = 0; i < CALLERS; i++) {
+        const struct coxi_hello hello = {
+            .role = i % 2 == 0 ? COXI_ROLE_WORKER : COXI_ROLE_TOOL, .session = run1};
+        struct coxi_message message = {.kind = COXI_PULL};
+        message.pull = (struct coxi_pull){
+            .session = run1, .incarnation = incarnation, .after = 1000};
+        callers[i] = caller_join(coxi_ps_url(h.ps), &hello);
+        for (message.request = 1; message.request <= PULLS; message.request++) {
+            caller_send(callers[i], &message, NULL, 0);
+        }
+    }
+    const struct coxi_message *first = caller_expect(callers[0], COXI_PULLED);
+    assert_int_equal(COX_ECANCELLED, first->status.code);
+    assert_code(0, harbour_commit(client, &run1, incarnation, 7, ones, 2));
+    assert_code(0, harbour_pull(client, &run1, incarnation, found, 2));
+    assert_true(found[0] == 1);
+    caller_close(callers[1]);
+    coxi_psc_close(client);
+    harbour_close(&h);
+    for (size_t i = 0; i < CALLERS; i++) {
+        caller_close(i != 1 ? callers[i] : NULL);
+    }
+}
+
 /* ---- payloads */
 
 /* Only builds with a sanitizer have this function. */
