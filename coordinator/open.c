@@ -237,13 +237,13 @@ static int start(struct cox_coordinator *c, const struct cox_cluster *cluster)
         r = coxi_loop_start(c->loop, "cox:loop");
         c->site.loop_runs = r == 0;
     }
-    r = r == 0 ? coxi_tracing_open(c) : r;
     r = r == 0 ? take_ps(c, end_ms) : r;
     if (r == 0) {
         atomic_store(&c->ps.ready, true);
         coxi_door_open(c->workers->door);
         r = coxi_opening_workers(c, end_ms);
     }
+    r = r == 0 ? coxi_tracing_open(c) : r;
     if (r == 0) {
         r = coxi_trigger_start(c);
     }

@@ -72,6 +72,7 @@ struct coxi_tracing {
     struct coxi_buffer queue; /* struct chunk ... */
     uint64_t n_lost;
     uint32_t n_asked;    /* questions without an answer */
+    bool was_asked;      /* ON: everybody was asked once */
     bool last_was_asked; /* ENDING: everybody was asked for the rest */
     struct asked *ps;
     struct coxi_peer_clock *workers; /* by index; used by the loop alone */
@@ -113,7 +114,7 @@ static void take_answer(struct coxi_tracing *t, uint32_t process, int64_t ahead_
 static void answered(struct coxi_tracing *t) COXI_REQUIRES(t->lock)
 {
     t->n_asked -= t->n_asked > 0;
-    (void)pthread_cond_signal(&t->changed);
+    (void)pthread_cond_broadcast(&t->changed);
 }
 
 /* On a ps client's thread. */
@@ -236,12 +237,11 @@ void coxi_tracing_tick(struct cox_coordinator *c)
     }
     t->asked_ms = now_ms;
     ask_all(t, !ends);
-    if (ends) {
-        coxi_lock(&t->lock);
-        t->last_was_asked = true;
-        (void)pthread_cond_signal(&t->changed);
-        coxi_unlock(&t->lock);
-    }
+    coxi_lock(&t->lock);
+    t->was_asked = true;
+    t->last_was_asked = ends;
+    (void)pthread_cond_broadcast(&t->changed);
+    coxi_unlock(&t->lock);
 }
 
 /* ---- the thread */
@@ -321,11 +321,13 @@ static void write_queue(struct coxi_tracing *t)
     coxi_buffer_fini(&queue);
 }
 
-/* Waits until the rest was told, or there was time enough for it. Unlocks meanwhile. */
-static void await_rest(struct coxi_tracing *t) COXI_REQUIRES(t->lock)
+/* Waits until everybody was asked and has answered, or there was time enough for it.
+ * Unlocks meanwhile. */
+static void await_answers(struct coxi_tracing *t, const bool *was_asked)
+    COXI_REQUIRES(t->lock)
 {
     struct timespec until = coxi_deadline(END_MS);
-    while ((!t->last_was_asked || t->n_asked > 0) &&
+    while ((!*was_asked || t->n_asked > 0) &&
            coxi_wait_until(&t->changed, &t->lock, &until)) {
     }
 }
@@ -341,7 +343,7 @@ static void *trace_thread(void *arg)
         }
         ends = t->state == ENDING;
         if (ends) {
-            await_rest(t);
+            await_answers(t, &t->last_was_asked);
         }
         coxi_unlock(&t->lock);
         write_own(t);
@@ -424,7 +426,7 @@ static void set_state(struct coxi_tracing *t, enum state state)
 {
     coxi_lock(&t->lock);
     t->state = state;
-    (void)pthread_cond_signal(&t->changed);
+    (void)pthread_cond_broadcast(&t->changed);
     coxi_unlock(&t->lock);
 }
 
@@ -444,6 +446,7 @@ static int start(struct coxi_tracing *t, const char *path) COXI_REQUIRES(t->star
     coxi_lock(&t->lock);
     t->n_lost = 0;
     t->n_asked = 0;
+    t->was_asked = false;
     t->last_was_asked = false;
     t->queue.len = 0;
     coxi_unlock(&t->lock);
@@ -454,8 +457,12 @@ static int start(struct coxi_tracing *t, const char *path) COXI_REQUIRES(t->star
         coxi_trace_stop(t->c->session.run);
         (void)fclose(t->file);
         t->file = NULL;
+        return r;
     }
-    return r;
+    coxi_lock(&t->lock);
+    await_answers(t, &t->was_asked); /* what comes from now on is traced */
+    coxi_unlock(&t->lock);
+    return 0;
 }
 
 static int stop(struct coxi_tracing *t) COXI_REQUIRES(t->starting)

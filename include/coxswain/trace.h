@@ -16,8 +16,9 @@ struct cox_coordinator;
 
 /*
  * Writes a trace to the file `path` from now on, until cox_trace_stop or cox_close.
- * cox_options.trace does the same from the first moment of a run on. The client asks ps
- * and workers for what they did, ten times a second, and gathers it in the background;
+ * cox_options.trace does the same from the end of cox_open on. Waits until all ps and
+ * workers have begun, for at most a second; one that comes later is traced from 100 ms
+ * after that on. The client asks ps and workers for what they did, ten times a second, and gathers it in the background;
  * what a lost daemon had not told is missing. A thread that does more than 4096 things
  * between two questions loses the oldest ones. After two million entries the trace ends.
  * Each file has a last entry, "coxswain", with the numbers of entries that were written

@@ -229,6 +229,7 @@ TEST(traces_begin_and_end_while_a_run_goes_on)
         assert_code(0, cox_trace_stop(crew.c));
         json_t *all = read_trace(path);
         assert_int_equal(0, count(all, "nothing", COXI_TRACE_WORKER));
+        assert_int_equal(N, count(all, "carry", COXI_TRACE_WORKER));
         assert_true(count(all, "dispatch", COXI_TRACE_CLIENT) > 0);
         json_decref(all);
     }
