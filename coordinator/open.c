@@ -236,6 +236,9 @@ static int start(struct cox_coordinator *c, const struct cox_cluster *cluster)
     if (r == 0) {
         r = coxi_loop_start(c->loop, "cox:loop");
         c->site.loop_runs = r == 0;
+        coxi_lock(&c->lock);
+        c->life.runs = r == 0;
+        coxi_unlock(&c->lock);
     }
     r = r == 0 ? take_ps(c, end_ms) : r;
     if (r == 0) {

@@ -24,6 +24,7 @@ struct coxi_untold {
 };
 
 struct coxi_life {
+    bool runs;   /* the loop runs: whoever dials the client is let in, now or soon */
     bool opened; /* cox_open has succeeded */
     bool closing;
     bool shutdown; /* the loop must close every connection */

@@ -2,9 +2,10 @@
  * See exposed.h.
  *
  *   /healthz   200 as long as the process lives and its lock can be had
- *   /readyz    200 from the end of cox_open until the run is over or closed; otherwise
- *              503, with the reason. Never because of a ps or worker that is away: the
- *              client goes on without
+ *   /readyz    200 once the loop runs, until the run is over or closed; otherwise 503, with
+ *              the reason. Never because of a ps or worker that is away, also while
+ *              cox_open waits for them: workers that dial the client may be let through to
+ *              it only when it is ready
  *   /metrics   for Prometheus
  *
  * It serves from the beginning of cox_open on, so pages are asked for while parts of the
@@ -47,7 +48,7 @@ static const char *why_not_ready(const struct cox_coordinator *c) COXI_REQUIRES(
     if (c->life.closing) {
         return "cox_close was called";
     }
-    return c->life.opened ? NULL : "cox_open has not returned";
+    return c->life.runs ? NULL : "cox_open has just begun";
 }
 
 static int say_readiness(void *context, const struct coxi_http_request *request,
