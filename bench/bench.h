@@ -121,6 +121,7 @@ void bench_data(struct bench *bench);
 void bench_queue(struct bench *bench);
 void bench_modes(struct bench *bench);
 void bench_rounds(struct bench *bench);
+void bench_visible(struct bench *bench);
 void bench_serve_link(const char *url);
 void bench_serve_raw(bool tcp);
 

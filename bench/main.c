@@ -37,6 +37,7 @@ static const struct {
     {"fanout", bench_fanout},     {"soak", bench_soak},
     {"data", bench_data},         {"queue", bench_queue},
     {"modes", bench_modes},       {"rounds", bench_rounds},
+    {"visible", bench_visible},
 };
 
 enum { N_CASES = sizeof(cases) / sizeof(*cases) };
@@ -131,7 +132,7 @@ static const struct coxi_program program = {
         "recover (a ps that\ndies), variables (very many), fanout (steps on many "
         "ps), soak (a storm of\nstrangers at every port), data (files of records), "
         "queue (tasks of\ndata sets), modes (rounds), rounds (what they cost the "
-        "client).\n"
+        "client),\nvisible (that a run can be watched).\n"
         "Each measurement has a baseline, measured in turn with it, or a bound.",
     .prefix = "COX_BENCH",
     .mixed = true,

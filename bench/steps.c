@@ -25,6 +25,14 @@ static int push_row(struct cox_step *step)
     return r != 0 ? r : cox_step_push_rows(step, rows, &key, 1, gradient);
 }
 
+/* The same, and logs a scalar. */
+static int log_row(struct cox_step *step)
+{
+    int r = push_row(step);
+    return r != 0 ? r
+                  : cox_step_log_scalar(step, "loss", (double)cox_step_closure(step));
+}
+
 /* Returns its argument. */
 static int echo(struct cox_step *step)
 {
@@ -142,5 +150,6 @@ static int fan(struct cox_step *step)
 }
 
 COX_STEPS(COX_STEP("nothing", nothing), COX_STEP("push_row", push_row),
-          COX_STEP("echo", echo), COX_STEP("spend", spend), COX_STEP("fill", fill),
-          COX_STEP("visit", visit), COX_STEP("find", find), COX_STEP("fan", fan));
+          COX_STEP("log_row", log_row), COX_STEP("echo", echo),
+          COX_STEP("spend", spend), COX_STEP("fill", fill), COX_STEP("visit", visit),
+          COX_STEP("find", find), COX_STEP("fan", fan));

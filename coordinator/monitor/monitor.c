@@ -1,5 +1,5 @@
 /*
- * See monitor.h. The thread wakes five times a second. Each time it writes the records
+ * See monitor.h. The thread wakes ten times a second. Each time it writes the records
  * that were added, and once a second it samples. What waits for a disk that is full or
  * slow is bounded; records beyond that are left out, which an event says.
  *
@@ -31,9 +31,10 @@
 #include "coordinator/monitor/tensorboard.h"
 
 enum {
-    WRITE_MS = 200,
+    WRITE_MS = 100,
     SAMPLE_MS = 1000,
-    RETRY_MS = 1000,    /* after a write has failed */
+    RETRY_MS = 1000, /* after a write has failed */
+    TELL_LOST_MS = 60000,
     LINES_MAX = 1 << 20 /* bytes of lines that wait for the disk */
 };
 
@@ -60,6 +61,8 @@ struct coxi_monitor {
     struct coxi_history_file file;
     struct coxi_buffer lines; /* that wait to be written */
     struct place file_place;
+    uint64_t lost;         /* records, of which no event has told yet */
+    uint64_t tell_lost_ms; /* not told before */
     struct coxi_tensorboard *board;
     struct place board_place;
     uint64_t sampled_ms;
@@ -100,23 +103,6 @@ static void written(struct coxi_monitor *monitor, struct place *place)
 
 /* ---- writing */
 
-static void take(void *arg, const struct coxi_record *record)
-{
-    struct coxi_monitor *monitor = arg;
-    size_t before = monitor->lines.len;
-    coxi_evaluations_note(monitor->evaluations, record);
-    bool full = before >= LINES_MAX;
-    if (coxi_history_dir(monitor->c) != NULL &&
-        (full || coxi_record_line(&monitor->lines, record) != 0)) {
-        monitor->lines.len = before; /* the disk is full, or there is no memory */
-        monitor->file_place.left_out++;
-    }
-    if (record->kind == COXI_RECORD_SCALAR && monitor->board != NULL &&
-        coxi_tensorboard_add(monitor->board, record) != 0) {
-        monitor->board_place.left_out++;
-    }
-}
-
 static int write_lines(struct coxi_monitor *monitor)
 {
     struct cox_coordinator *c = monitor->c;
@@ -137,12 +123,55 @@ static int write_lines(struct coxi_monitor *monitor)
     return r;
 }
 
+/* Adds the line of a record to those that wait. Many at once are written in pieces. */
+static void add_line(struct coxi_monitor *monitor, const struct coxi_record *record)
+{
+    struct place *place = &monitor->file_place;
+    if (monitor->lines.len >= LINES_MAX / 2 && !place->failing &&
+        write_lines(monitor) != 0) {
+        failed(monitor, place);
+    }
+    size_t before = monitor->lines.len;
+    if (before >= LINES_MAX || coxi_record_line(&monitor->lines, record) != 0) {
+        monitor->lines.len = before; /* the disk is full, or there is no memory */
+        place->left_out++;
+    }
+}
+
+static void take(void *arg, const struct coxi_record *record)
+{
+    struct coxi_monitor *monitor = arg;
+    coxi_evaluations_note(monitor->evaluations, record);
+    if (coxi_history_dir(monitor->c) != NULL) {
+        add_line(monitor, record);
+    }
+    if (record->kind == COXI_RECORD_SCALAR && monitor->board != NULL &&
+        coxi_tensorboard_add(monitor->board, record) != 0) {
+        monitor->board_place.left_out++;
+    }
+}
+
+/* Records came faster than they are written. Says so once a minute. */
+static void tell_lost(struct coxi_monitor *monitor, uint64_t lost)
+{
+    uint64_t now_ms = coxi_now_ms();
+    monitor->lost += lost;
+    if (monitor->lost > 0 && now_ms >= monitor->tell_lost_ms) {
+        coxi_event(monitor->c, COX_EVENT_METRICS_FAILED, COXI_OF(.error = COX_ELIMIT),
+                   "more is logged than can be written: %" PRIu64
+                   " records are missing in metrics.jsonl",
+                   monitor->lost);
+        monitor->lost = 0;
+        monitor->tell_lost_ms = now_ms + TELL_LOST_MS;
+    }
+}
+
 static void write_history(struct coxi_monitor *monitor, bool last)
 {
     uint64_t lost = 0;
     struct place *place = &monitor->file_place;
     coxi_records_take(monitor->c->history, take, monitor, &lost);
-    place->left_out += lost;
+    tell_lost(monitor, lost);
     if (monitor->lines.len == 0 ||
         (place->failing && !last && coxi_now_ms() < place->retry_ms)) {
         return;
