@@ -258,17 +258,25 @@ TEST(a_forked_child_does_not_keep_the_address)
     char address[COXI_HTTP_URL_MAX];
     (void)snprintf(address, sizeof(address), "%s",
                    coxi_http_url(server) + strlen("http://"));
+    int is_here[2];
+    char byte = 0;
+    assert_int_equal(0, pipe(is_here));
     pid_t child = fork();
-    if (child == 0) {
+    if (child == 0) {    /* which has closed the server's files before fork returns */
+        (void)alarm(60); /* in case the test fails */
         (void)close(visitor);
+        (void)!write(is_here[1], &byte, 1);
         (void)pause();
         _exit(0);
     }
     assert_true(child > 0);
+    assert_int_equal(1, read(is_here[0], &byte, 1));
     coxi_http_stop(server);
     server = start(address);     /* the child does not listen there */
     free(visitor_hear(visitor)); /* and has not kept this open */
     coxi_http_stop(server);
     (void)kill(child, SIGKILL);
     assert_int_equal(child, waitpid(child, NULL, 0));
+    (void)close(is_here[0]);
+    (void)close(is_here[1]);
 }
