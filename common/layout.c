@@ -159,6 +159,38 @@ static int check_loss_scale(const struct coxi_variable *v)
                             v->kind == COXI_KIND_TABLE ? "table" : "variable", v->name);
 }
 
+/* What a variable has that delays cannot be compensated with; NULL: nothing. */
+static const char *hinders_compensation(const struct coxi_variable *v)
+{
+    if (v->wire_dtype != 0) {
+        return "a wire_dtype";
+    }
+    if (v->optimizer.clip_norm > 0) {
+        return "clip_norm";
+    }
+    return v->optimizer.kind == COXI_OPTIMIZER_ROWWISE_ADAGRAD ? "row-wise Adagrad"
+                                                               : NULL;
+}
+
+static int check_compensation(const struct coxi_variable *v)
+{
+    float lambda = v->staleness.compensation;
+    const char *hindrance = lambda != 0 ? hinders_compensation(v) : NULL;
+    if (!(lambda >= 0) || isinf(lambda)) {
+        return coxi_error(COX_EINVAL,
+                          "variable '%s': delay_compensation is %g: it is a finite "
+                          "number from 0 on",
+                          v->name, (double)lambda);
+    }
+    return hindrance == NULL
+               ? 0
+               : coxi_error(
+                     COX_EINVAL,
+                     "variable '%s': delay_compensation is %g, and must be 0 with "
+                     "%s",
+                     v->name, (double)lambda, hindrance);
+}
+
 static int check_staleness(const struct coxi_variable *v)
 {
     const struct coxi_staleness *s = &v->staleness;
@@ -172,15 +204,9 @@ static int check_staleness(const struct coxi_variable *v)
                           "variable '%s': staleness_max needs a staleness_action",
                           v->name);
     }
-    if (!(s->compensation >= 0) || isinf(s->compensation) ||
-        (s->compensation > 0 &&
-         (v->wire_dtype != 0 || v->optimizer.clip_norm > 0 ||
-          v->optimizer.kind == COXI_OPTIMIZER_ROWWISE_ADAGRAD))) {
-        return coxi_error(COX_EINVAL,
-                          "variable '%s': delay_compensation is %g: it is a finite "
-                          "number, and 0 with a wire_dtype, with clip_norm and with "
-                          "row-wise Adagrad",
-                          v->name, (double)s->compensation);
+    int r = check_compensation(v);
+    if (r != 0) {
+        return r;
     }
     bool any = s->action != COXI_STALENESS_APPLY || s->compensation > 0;
     return !any || coxi_variable_is_trained(v)

@@ -166,8 +166,10 @@ static int check_options(const struct coxi_decoding *d)
 int coxi_decoding_check(const struct coxi_decoding *d)
 {
     if (d->format == 0 || d->format >= LENGTH(format_names)) {
-        return coxi_error(COX_EINVAL, "format is %u: 1 to %zu", d->format,
-                          LENGTH(format_names) - 1);
+        return coxi_error(COX_EINVAL,
+                          "format is %u: give one of enum cox_format, 1 (COX_RECORDIO) "
+                          "to %zu (COX_TEXT)",
+                          d->format, LENGTH(format_names) - 1);
     }
     int r = check_options(d);
     if (r != 0) {

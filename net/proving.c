@@ -49,7 +49,7 @@ static int transport_error(const struct coxi_proving *proving, int nng_code)
                           (int)(proving->end_ms - proving->begin_ms));
     }
     return coxi_error(COX_EDENIED, "the peer has ended the handshake: it has another "
-                                   "key, or none");
+                                   "key, or none, or it has just ended");
 }
 
 static void proving_free(struct coxi_proving *proving)

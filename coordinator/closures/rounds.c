@@ -315,10 +315,12 @@ static void scheduling_fini(struct scheduling *s, bool scheduled)
 
 int coxi_round_check(const struct cox_rounds *rounds, const char *what, size_t n)
 {
-    if (rounds == NULL || n == 0 || n > COX_ROUND_MAX) {
-        return coxi_error(COX_EINVAL,
-                          "%s needs a sequence of rounds, and 1 to %d closures", what,
-                          COX_ROUND_MAX);
+    if (rounds == NULL) {
+        return coxi_error(COX_EINVAL, "%s needs a sequence of rounds", what);
+    }
+    if (n == 0 || n > COX_ROUND_MAX) {
+        return coxi_error(COX_EINVAL, "%s: a round has 1 to %d closures, not %zu", what,
+                          COX_ROUND_MAX, n);
     }
     return rounds->spec.backups < n
                ? 0

@@ -277,9 +277,12 @@ static int find_worker(struct cox_coordinator *c, uint32_t only_worker,
         *ret = c->workers->all[coxi_maybe_index(worker)]->seat;
     }
     coxi_unlock(&c->lock);
-    return only_worker <= n ? 0
-                            : coxi_error(COX_EINVAL, "a call is for worker %u of %u",
-                                         coxi_maybe_index(worker), n);
+    return only_worker <= n
+               ? 0
+               : coxi_error(
+                     COX_EINVAL,
+                     "only_worker is %u, but there is no worker %u: there are %u",
+                     only_worker, only_worker - 1, n);
 }
 
 /* A call that is to be scheduled. */

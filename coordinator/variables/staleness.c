@@ -71,8 +71,11 @@ int cox_staleness(struct cox_coordinator *c, const char *name, uint32_t only_wor
 uint64_t cox_staleness_percentile(const struct cox_staleness_counts *counts,
                                   double percent)
 {
-    double wanted = percent / 100 * (double)counts->gradients;
     uint64_t seen = 0;
+    if (counts == NULL) {
+        return 0;
+    }
+    double wanted = percent / 100 * (double)counts->gradients;
     for (size_t i = 0; i + 1 < COX_STALENESS_BUCKETS; i++) {
         seen += counts->counts[i];
         if (seen > 0 && (double)seen >= wanted) {

@@ -222,10 +222,14 @@ TEST(staleness_options_and_questions_that_make_no_sense_are_refused)
         float clip_norm;
         uint32_t wire_dtype;
         uint32_t kind;
-    } refused[] = {{-1, 0, 0, COX_SGD},          {NAN, 0, 0, COX_SGD},
-                   {INFINITY, 0, 0, COX_SGD},    {1, 1, 0, COX_SGD},
-                   {1, 0, COX_BF16, COX_SGD},    {1, 0, 0, COX_ROWWISE_ADAGRAD},
-                   {1, 0, 0, COX_OPTIMIZER_NONE}};
+        const char *told;
+    } refused[] = {{-1, 0, 0, COX_SGD, "from 0 on"},
+                   {NAN, 0, 0, COX_SGD, "from 0 on"},
+                   {INFINITY, 0, 0, COX_SGD, "from 0 on"},
+                   {1, 1, 0, COX_SGD, "with clip_norm"},
+                   {1, 0, COX_BF16, COX_SGD, "with a wire_dtype"},
+                   {1, 0, 0, COX_ROWWISE_ADAGRAD, "with row-wise Adagrad"},
+                   {1, 0, 0, COX_OPTIMIZER_NONE, "with an optimizer"}};
     for (size_t i = 0; i < sizeof(refused) / sizeof(*refused); i++) {
         bad = w_spec(COX_STALENESS_APPLY, 0);
         bad.name = "bad";
@@ -236,6 +240,7 @@ TEST(staleness_options_and_questions_that_make_no_sense_are_refused)
         bad.optimizer.clip_norm = refused[i].clip_norm;
         assert_code(COX_EINVAL, cox_variable_create(run.crew.c, &bad, &v));
         assert_error_names("delay_compensation");
+        assert_error_names(refused[i].told);
     }
     assert_code(COX_EINVAL, cox_staleness(run.crew.c, "w", 1, &found));
     assert_code(COX_EINVAL, cox_staleness(run.crew.c, NULL, 0, NULL));
@@ -251,6 +256,7 @@ TEST(percentiles_of_staleness_are_the_ends_of_buckets)
 {
     struct cox_staleness_counts h = COX_STALENESS_COUNTS_INIT;
     assert_int_equal(0, cox_staleness_percentile(&h, 50));
+    assert_int_equal(0, cox_staleness_percentile(NULL, 50));
     h.gradients = 10;
     h.counts[0] = 5;
     h.counts[3] = 4;
