@@ -25,6 +25,7 @@ struct coxi_closure *coxi_round_leave(struct coxi_closure *closure)
     }
     free(round->parts);
     free(round->touched);
+    free(round->n_waiting);
     free(round);
     return NULL;
 }

@@ -86,9 +86,10 @@ struct coxi_round {
     uint32_t n_staged;
     uint32_t n_out;
     struct coxi_round_sending *sending; /* requests to ps under way */
-    bool refused;      /* every ps has refused the end; its future has the reason */
-    uint64_t *touched; /* n_words for each member, then for the whole round */
-    uint64_t *acked;   /* the ps that have the end */
+    bool refused;        /* every ps has refused the end; its future has the reason */
+    uint64_t *touched;   /* the ps that each member has touched: n_words for each */
+    uint64_t *acked;     /* the ps that have the end */
+    uint32_t *n_waiting; /* once it is sent: members that count, on each ps */
     uint32_t n_words;
     struct coxi_round_part *parts; /* n */
     struct coxi_member members[];
@@ -286,11 +287,10 @@ bool coxi_round_is_acked(const struct coxi_round *round);
 
 /*
  * For recovery: _replayed: a member was run again for ps that have come back (loop).
- * _is_on: members that count have touched ps p. _repeat: ends the round on ps p, where
- * these wait again (not on the loop; COX_EPSLOST, and errors of the ps).
+ * _repeat: ends the round on ps p, where the members that have touched it wait again (not
+ * on the loop; COX_EPSLOST, and errors of the ps).
  */
 void coxi_round_replayed(const struct coxi_closure *closure, uint32_t attempt);
-bool coxi_round_is_on(const struct coxi_closure *end, uint32_t p);
 int coxi_round_repeat(struct cox_coordinator *c, const struct coxi_closure *end,
                       uint32_t p);
 

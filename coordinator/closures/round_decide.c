@@ -18,7 +18,7 @@
 #include "coordinator/closures/stragglers.h"
 #include "coordinator/workers/module.h"
 
-/* The ps that member i has touched, or (i = n) that get the end. */
+/* The ps that member i has touched: a bit for each. */
 static uint64_t *touched_by(const struct coxi_round *round, uint32_t i)
 {
     return round->touched + (size_t)i * round->n_words;
@@ -38,7 +38,7 @@ void coxi_round_stage(struct coxi_closure *closure, const struct coxi_staged *st
     member->weight = staged->weight;
     memset(words, 0, round->n_words * sizeof(*words));
     for (size_t i = 0; i < staged->n_touched; i++) {
-        if (staged->touched[i] / 64 < round->n_words) {
+        if (staged->touched[i] < round->rounds->c->ps.n) {
             words[staged->touched[i] / 64] |= UINT64_C(1) << (staged->touched[i] % 64);
         }
     }
@@ -209,21 +209,45 @@ static bool is_staged(const struct coxi_round *round)
     return true;
 }
 
-static int log_member(struct coxi_round *round, uint32_t i, uint32_t *touched)
+/* Lists the ps that member i has touched; returns how many. */
+static size_t list_touched(const struct coxi_round *round, uint32_t i, uint32_t *ret)
 {
     size_t n = 0;
-    struct cox_coordinator *c = round->rounds->c;
     const uint64_t *words = touched_by(round, i);
-    for (uint32_t p = 0; p < c->ps.n; p++) {
-        if ((words[p / 64] >> (p % 64) & 1) != 0) {
-            touched[n++] = p;
+    for (uint32_t w = 0; w < round->n_words; w++) {
+        for (uint64_t left = words[w]; left != 0; left &= left - 1) {
+            ret[n++] = w * 64 + (uint32_t)__builtin_ctzll(left);
         }
     }
-    struct coxi_closure *closure =
-        i < round->n ? round->members[i].closure : round->end;
+    return n;
+}
+
+/* Logs a member, or the end. An older client's members that were settled are NULL. */
+static int log_one(const struct coxi_round *round, struct coxi_closure *closure,
+                   const uint32_t *touched, size_t n)
+{
+    struct cox_coordinator *c = round->rounds->c;
     return c->replay_log != NULL && closure != NULL
                ? coxi_closure_log(c->replay_log, closure, touched, n)
                : 0;
+}
+
+/* Logs the members that count, and counts them for each ps that they have touched.
+ * `touched`: room for all ps. */
+static int log_members(struct coxi_round *round, uint32_t *touched)
+{
+    int r = 0;
+    for (uint32_t i = 0; i < round->n; i++) {
+        if (round->parts[i].attempt == 0) {
+            continue;
+        }
+        size_t n = list_touched(round, i, touched);
+        for (size_t k = 0; k < n; k++) {
+            round->n_waiting[touched[k]]++;
+        }
+        r = r == 0 ? log_one(round, round->members[i].closure, touched, n) : r;
+    }
+    return r;
 }
 
 /*
@@ -235,12 +259,11 @@ static int log_all(struct coxi_round *round)
 {
     uint32_t n_ps = round->rounds->c->ps.n;
     uint32_t *touched = calloc(n_ps, sizeof(*touched));
-    uint64_t *all = touched_by(round, round->n);
     if (touched == NULL) {
         return coxi_error_memory("the end of a round");
     }
     for (uint32_t p = 0; p < n_ps; p++) {
-        all[p / 64] |= UINT64_C(1) << (p % 64);
+        touched[p] = p;
     }
     for (uint32_t i = 0; i < round->n; i++) {
         bool counts = round->parts[i].attempt != 0;
@@ -248,10 +271,8 @@ static int log_all(struct coxi_round *round)
             round->parts[i].attempt = round->members[i].attempt;
         }
     }
-    int r = log_member(round, round->n, touched);
-    for (uint32_t i = 0; r == 0 && i < round->n; i++) {
-        r = round->parts[i].attempt != 0 ? log_member(round, i, touched) : 0;
-    }
+    int r = log_one(round, round->end, touched, n_ps);
+    r = r == 0 ? log_members(round, touched) : r;
     free(touched);
     return r;
 }

@@ -40,11 +40,6 @@ struct coxi_round_sending {
     struct answer answers[];
 };
 
-static uint64_t *all_touched(const struct coxi_round *round)
-{
-    return round->touched + (size_t)round->n * round->n_words;
-}
-
 static bool has(const uint64_t *words, uint32_t p)
 {
     return (words[p / 64] >> (p % 64) & 1) != 0;
@@ -57,12 +52,11 @@ bool coxi_round_is_sending(const struct coxi_round *round)
 
 bool coxi_round_is_acked(const struct coxi_round *round)
 {
-    for (uint32_t w = 0; w < round->n_words; w++) {
-        if ((all_touched(round)[w] & ~round->acked[w]) != 0) {
-            return false;
-        }
+    uint32_t p = 0;
+    while (p < round->rounds->c->ps.n && has(round->acked, p)) {
+        p++;
     }
-    return true;
+    return p == round->rounds->c->ps.n;
 }
 
 /* ---- the answers */
@@ -81,17 +75,6 @@ static void be_partial(struct coxi_round *round, uint32_t p,
                          "%.300s; start again from a checkpoint",
                    (unsigned long long)round->end->future.id.n, p, answer->text);
     coxi_fatal(round->rounds->c, answer->code, text);
-}
-
-/* True if a member that counts has touched ps p. */
-static bool is_touched(const struct coxi_round *round, uint32_t p)
-{
-    uint32_t i = 0;
-    while (i < round->n && (round->parts[i].attempt == 0 ||
-                            !has(round->touched + (size_t)i * round->n_words, p))) {
-        i++;
-    }
-    return i < round->n;
 }
 
 /* True if a closure that counts is not in this client, because the ps that it touched
@@ -126,7 +109,7 @@ static void finish(struct coxi_mail *mail)
     const struct answer *silence = NULL;
     for (uint32_t p = 0; p < sending->n_ps; p++) {
         const struct answer *answer = &sending->answers[p];
-        bool has_nothing = answer->refused && !is_touched(round, p);
+        bool has_nothing = answer->refused && round->n_waiting[p] == 0;
         if ((answer->sent && answer->code == 0) || has_nothing) {
             round->acked[p / 64] |= UINT64_C(1) << (p % 64);
         } else if (answer->refused) {
@@ -134,7 +117,7 @@ static void finish(struct coxi_mail *mail)
         } else if (answer->sent && answer->code != COX_EPSLOST) {
             silence = answer;
         }
-        acked = acked || (has(round->acked, p) && is_touched(round, p));
+        acked = acked || (has(round->acked, p) && round->n_waiting[p] > 0);
     }
     const struct answer *failed = silence != NULL ? silence : refusal;
     if (silence != NULL ||
@@ -184,20 +167,8 @@ static void on_answer(struct coxi_psc_request *request, int code,
 
 /* ---- the request */
 
-/* How many closures that count have commits that wait on ps p. Of those that an older
- * client had settled nothing waits: the ps that they touched have the round. */
-static uint32_t count_waiting(const struct coxi_round *round, uint32_t p)
-{
-    uint32_t n = 0;
-    const uint64_t *words = round->touched;
-    for (uint32_t i = 0; i < round->n; i++, words += round->n_words) {
-        uint32_t attempt = round->parts[i].attempt;
-        n += attempt != 0 && attempt != COXI_ATTEMPT_LATEST && has(words, p);
-    }
-    return n;
-}
-
-/* The end of the round as a commit for one ps. */
+/* The end of the round as a commit for one ps. Of closures that an older client had
+ * settled nothing waits: the ps that they touched have the round. */
 static struct coxi_commit commit_of(const struct coxi_round *round,
                                     const struct coxi_update *update, const uint32_t *p)
 {
@@ -212,7 +183,7 @@ static struct coxi_commit commit_of(const struct coxi_round *round,
         .n_touched = 1,
         .updates = update,
         .n_updates = 1,
-        .n_waiting = count_waiting(round, *p),
+        .n_waiting = round->n_waiting[*p],
     };
 }
 
@@ -239,7 +210,7 @@ int coxi_round_send(struct coxi_round *round)
     c->closures->voids_held = true;
     for (uint32_t p = 0; p < c->ps.n; p++) {
         struct answer *answer = &sending->answers[p];
-        if (!has(all_touched(round), p) || has(round->acked, p)) {
+        if (has(round->acked, p)) {
             continue;
         }
         atomic_fetch_add(&sending->n_pending, 1);
@@ -267,11 +238,6 @@ void coxi_round_replayed(const struct coxi_closure *closure, uint32_t attempt)
 {
     struct coxi_round *round = closure->round;
     round->members[closure->future.id.n - round->first].replayed = attempt;
-}
-
-bool coxi_round_is_on(const struct coxi_closure *end, uint32_t p)
-{
-    return has(all_touched(end->round), p);
 }
 
 int coxi_round_repeat(struct cox_coordinator *c, const struct coxi_closure *end,

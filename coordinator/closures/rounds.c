@@ -154,20 +154,21 @@ int coxi_round_new(struct cox_rounds *rounds, uint32_t n, uint32_t needed,
 {
     struct cox_coordinator *c = rounds->c;
     size_t n_words = (c->ps.n + 63) / 64;
-    size_t words =
-        (n + 2) * n_words; /* of each member, of all, of those that have it */
+    size_t words = (n + 1) * n_words; /* of each member, and of the ps that have it */
     struct coxi_round *round = calloc(1, sizeof(*round) + n * sizeof(*round->members));
     struct coxi_round_part *parts = calloc(n, sizeof(*parts));
     uint64_t *touched = calloc(words, sizeof(*touched));
+    uint32_t *n_waiting = calloc(c->ps.n, sizeof(*n_waiting));
     struct coxi_closure *end = NULL;
     const struct coxi_closure_spec spec = {.function = &end_function, .waits = true};
-    int r = round == NULL || parts == NULL || touched == NULL
+    int r = round == NULL || parts == NULL || touched == NULL || n_waiting == NULL
                 ? coxi_error_memory("a round")
                 : coxi_closure_new(c, &spec, &end);
     if (r != 0) {
         free(round);
         free(parts);
         free(touched);
+        free(n_waiting);
         return r;
     }
     round->rounds = rounds;
@@ -177,7 +178,8 @@ int coxi_round_new(struct cox_rounds *rounds, uint32_t n, uint32_t needed,
     round->parts = parts;
     round->touched = touched;
     round->n_words = (uint32_t)n_words;
-    round->acked = touched + (n + 1) * n_words;
+    round->acked = touched + n * n_words;
+    round->n_waiting = n_waiting;
     end->round = round;
     *ret = round;
     return 0;

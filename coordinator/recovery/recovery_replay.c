@@ -455,9 +455,7 @@ static int update_on(struct coxi_recovery *rec, uint32_t p, const struct item *i
 static int redo_on(struct coxi_recovery *rec, uint32_t p, const struct item *item)
 {
     if (item->kind == COXI_REPLAY_ROUND) {
-        return coxi_round_is_on(item->call, p)
-                   ? coxi_round_repeat(rec->c, item->call, p)
-                   : 0;
+        return coxi_round_repeat(rec->c, item->call, p);
     }
     if (item->kind == COXI_REPLAY_LOAD) {
         return coxi_loading_is_part(item->loading, p)

@@ -122,12 +122,14 @@ MUTATIONS = {
     "31b": ("closures count whose commits a ps has lost", [
         ("coordinator", "stage_again", BEGIN, "return;")]),
     "31c": ("a round is logged when every ps has it", [
-        ("coordinator", "log_member", "c->replay_log != NULL &&", "c->replay_log != NULL && coxi_round_is_acked(round) &&"),
+        ("coordinator", "log_one", "c->replay_log != NULL &&", "c->replay_log != NULL && coxi_round_is_acked(round) &&"),
         ("coordinator/closures/round_decide.c", "be_done", BEGIN, "(void)log_all(round);")]),
     "31d": ("the closures of a round are logged before its end", [
-        ("coordinator", "log_all", "int r = log_member(round, round->n, touched);", "int r = 0;"),
-        ("coordinator", "log_all", "free(touched);",
-         "r = r == 0 ? log_member(round, round->n, touched) : r; free(touched);")]),
+        ("coordinator", "log_all", "int r = log_one(round, round->end, touched, n_ps);",
+         "int r = log_members(round, touched);"),
+        ("coordinator", "log_all", "r = r == 0 ? log_members(round, touched) : r;",
+         "for (uint32_t p = 0; p < n_ps; p++) { touched[p] = p; }"
+         "r = r == 0 ? log_one(round, round->end, touched, n_ps) : r;")]),
     "31e": ("the end of a round counts as done before any ps has it", [
         ("coordinator", "send_first", "int r = log_all(round);",
          "int r = log_all(round); coxi_replay_log_set(c->replay_log, end->future.id, COXI_REPLAY_DONE);")]),
