@@ -196,6 +196,7 @@ static void measure_returns(struct bench *bench)
     (void)snprintf(dir, sizeof(dir), "%s/returns", bench->dir);
     options.checkpoint_dir = dir;
     options.checkpoint_at_close = -1;
+    options.history = -1; /* whose memory has a bound of its own */
     crew_open(bench, 1, 1, &options, &crew);
     lose_ps(&crew, RETURNS / 4); /* memory that is allocated once exists then */
     double before = allocated();
