@@ -11,7 +11,7 @@ int coxi_scalars_add(struct coxi_buffer *to, const char *name, double value)
     size_t len = strlen(name);
     memcpy(packed, &value, sizeof(value));
     packed[HEAD - 1] = (uint8_t)len;
-    memcpy(packed + HEAD, name, len);
+    memcpy(packed + HEAD, name, len); /* NOLINT(bugprone-not-null-terminated-result) */
     return coxi_buffer_append_raw(to, packed, HEAD + len);
 }
 
