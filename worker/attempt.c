@@ -69,6 +69,17 @@ int coxi_attempt_wait(struct coxi_attempt *attempt, struct coxi_answers *answers
     return r == 0 ? 0 : coxi_error(r, "%s", answers->text);
 }
 
+int coxi_attempt_await_end(struct coxi_attempt *attempt, struct coxi_answers *answers,
+                           uint32_t *waited_us)
+{
+    atomic_uint_least64_t *started_ns = &attempt->running->started_ns;
+    attempt->has_awaited = true;
+    atomic_store_explicit(started_ns, 0, memory_order_relaxed);
+    int r = coxi_attempt_wait(attempt, answers, waited_us);
+    atomic_store_explicit(started_ns, coxi_now_ns(), memory_order_relaxed);
+    return r;
+}
+
 int coxi_attempt_check(struct coxi_attempt *attempt)
 {
     return coxi_running_cancelled(attempt->running)

@@ -59,8 +59,9 @@ enum coxi_running_state {
 struct coxi_reader;
 
 struct coxi_running {
-    atomic_uint state;                   /* enum coxi_running_state */
-    atomic_uint_least64_t started_ns;    /* when the step started; 0: not yet */
+    atomic_uint state; /* enum coxi_running_state */
+    /* when the step started, or began to count anew; 0: its time does not count now */
+    atomic_uint_least64_t started_ns;
     struct coxi_recorder_slot *recorder; /* or NULL; fixed */
 
     struct coxi_mutex reading; /* after the slots' lock; before those of the reader */
@@ -226,6 +227,7 @@ struct coxi_attempt {
     uint32_t segment; /* the segment being collected: the number of flushes before it */
     uint32_t last_ps; /* the first ps to which the previous segment went */
 
+    bool has_awaited;        /* a pull of the step has awaited the end of a round */
     float weight;            /* how much the closure counts in its round */
     atomic_bool round_ended; /* a ps that has its commit has the end of the round */
 
@@ -278,6 +280,12 @@ bool coxi_attempt_answered(struct coxi_attempt *attempt, struct coxi_answers *an
                            int code, const char *text);
 int coxi_attempt_wait(struct coxi_attempt *attempt, struct coxi_answers *answers,
                       uint32_t *waited_us);
+
+/* _wait for the end of a round, which other closures have to reach: that is not the step's
+ * time, which begins anew. Once in an attempt, so that no step lives for ever by pulling
+ * again and again. */
+int coxi_attempt_await_end(struct coxi_attempt *attempt, struct coxi_answers *answers,
+                           uint32_t *waited_us);
 
 /* True if somebody watches the worker, so that it counts (worker/figures.h). */
 static inline bool coxi_attempt_is_watched(const struct coxi_attempt *attempt)

@@ -181,6 +181,7 @@ static void attempt_reset(struct coxi_attempt *attempt, struct coxi_running *run
     set_place(attempt, call);
     attempt->call = *call;
     attempt->weight = 1;
+    attempt->has_awaited = false;
     atomic_store(&attempt->round_ended, false);
     attempt->args_ready = false;
     attempt->results.len = 0;

@@ -532,7 +532,9 @@ int coxi_pull_wait(struct coxi_attempt *attempt, struct coxi_fetch *fetch)
         return coxi_error(COX_EINVAL, "this pull is not under way");
     }
     uint32_t before_us = attempt->times.pull_us;
-    int r = coxi_attempt_wait(attempt, &fetch->answers, &attempt->times.pull_us);
+    bool awaits_end = attempt->call.round.after != 0 && !attempt->has_awaited;
+    int r = (awaits_end ? coxi_attempt_await_end : coxi_attempt_wait)(
+        attempt, &fetch->answers, &attempt->times.pull_us);
     attempt->times.n_pulls++;
     if (coxi_attempt_is_watched(attempt)) {
         coxi_latency_add(&attempt->run->figures->pulls,

@@ -234,6 +234,26 @@ TEST(pull_serves_all_steps_of_a_round_that_see_the_same)
     rig_close(&rig);
 }
 
+/* A step may wait for others to end the round before its own: that is not its time. */
+TEST(pull_that_awaits_the_end_of_a_round_does_not_take_the_time_of_its_step)
+{
+    struct rig rig;
+    struct rig_batch batch = {.timeout_ms = 60}; /* less than the ps lets it wait */
+    struct call call = {.n = 0};
+    const int64_t n = 2;
+    rig_open(&rig, 1, 1, 16);
+    const struct coxi_variable v = dense_of("v", 2, 1);
+    (void)rig_create(&rig, &v, 0, 1);
+    rig.round = (struct coxi_round_head){.round = 1000, .after = 900};
+    call_text(&call, "variable", "v");
+    call_number(&call, "n", &n);
+    call_number(&call, "flags", &plain);
+    rig_batch_add(&rig, &batch, 1, 1, "pull_big", call.args, call.n);
+    assert_code(0, rig_batch_push(&rig, &batch));
+    (void)rig_expect(&rig, 1, COX_ECANCELLED); /* to run again; not COX_EOVERRUN */
+    rig_close(&rig);
+}
+
 TEST(pull_that_finds_no_room_to_be_cached_is_sent_each_time)
 {
     enum { BIG = RIG_CACHE / 4 - 1 };
