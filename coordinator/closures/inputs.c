@@ -396,7 +396,9 @@ void coxi_inputs_go_again(struct coxi_closure *closure)
         return;
     }
     /* Values that its home kept may be gone now, or still be on their way here. */
-    coxi_closure_set(closure, COXI_WAITING);
+    if (closure->state != COXI_WAITING) {
+        coxi_closure_set(closure, COXI_WAITING);
+    }
     if (closure->inputs->n_pending == 0) {
         place(closure);
     } else {

@@ -23,7 +23,7 @@ void coxi_inputs_wait(struct coxi_closure *closure);
  * the queue, or waits for results that were kept where it was to run. Loop. */
 void coxi_inputs_put_back(struct coxi_closure *closure);
 
-/* The same for a closure that was VOIDING. Loop. */
+/* The same for a closure that was VOIDING, or WAITING in no list. Loop. */
 void coxi_inputs_go_again(struct coxi_closure *closure);
 
 /*

@@ -17,15 +17,19 @@
  *     the pull that waits for them.
  *
  * A pull does not wait for long. A closure that comes back from one waits here, until the
- * round before has ended, and the next rounds begin one after the other for a while: the
- * longer, the more often that happens.
+ * round before has ended, and so do the others of its round that no step runs yet. Then the
+ * next rounds begin one after the other for a while: the longer, the more often that
+ * happens. The closures are called back, too, if one of the round before has to run again,
+ * because it may be in line behind them.
  *
- * Loop. Cost: O(1) for each closure and round.
+ * Loop. Cost: O(1) for each closure and round; O(closures) for a round that is called back.
  */
 #include "common/clock.h"
 #include "coordinator/base/ps_set.h"
+#include "coordinator/closures/dispatch.h"
 #include "coordinator/closures/round.h"
 #include "coordinator/closures/seat.h"
+#include "coordinator/closures/settle.h"
 
 enum {
     QUICK_US = 2000, /* most from the end of a round to that of the next */
@@ -83,23 +87,72 @@ static void rest(struct coxi_pace_of_rounds *pace)
     pace->calm = 0;
 }
 
+/* A member, in no list, waits here until its round begins. */
+static void hold(struct coxi_closure *closure)
+{
+    coxi_closure_set(closure, COXI_WAITING);
+    closure->held_by_round = true;
+    coxi_list_append(&closure->future.c->closures->waiting, closure);
+}
+
+/* `seat` NULL: the closure has just come back. */
+static bool is_ready(const struct coxi_seat *seat)
+{
+    return seat != NULL && seat->worker->state == COXI_WORKER_READY;
+}
+
+/* The members of the round wait again, except for those that a step runs. Those that are
+ * queued and have inputs come back from their worker. */
+static void call_back(struct coxi_round *round)
+{
+    round->waits = true;
+    for (uint32_t i = 0; i < round->n; i++) {
+        struct coxi_closure *closure = round->members[i].closure;
+        if (closure == NULL) {
+            continue;
+        }
+        if (closure->state == COXI_QUEUED && closure->inputs == NULL) {
+            coxi_closure_dequeue(closure);
+            hold(closure);
+        } else if (closure->state == COXI_ASSIGNED && is_ready(closure->seat)) {
+            coxi_send_recall(closure->seat, closure->future.id,
+                             closure->attempts.current, false);
+        }
+    }
+}
+
+/* Calls the members of a round back that has begun ahead of the first one, and should not
+ * have: each would keep its worker waiting, maybe from a closure of the first one. */
+static void call_back_ahead(const struct cox_rounds *rounds)
+{
+    struct coxi_round *round = rounds->first;
+    while (round != NULL && !round->waits && !coxi_round_must_wait(round)) {
+        round = round->next;
+    }
+    if (round != NULL && !round->waits) {
+        call_back(round);
+    }
+}
+
 bool coxi_round_takes_back(struct coxi_closure *closure)
 {
     struct coxi_round *round = closure->round;
     round->disturbed = true;
-    if (round->over || !coxi_round_must_see(round)) {
+    if (round->over) {
         return false;
     }
-    if (!round->rounds->first->sent) {
-        rest(&round->rounds->pace);
+    const struct coxi_round *first = round->rounds->first;
+    if (!first->sent) {
+        if (coxi_round_must_see(round) && !first->disturbed) {
+            rest(&round->rounds->pace);
+        }
+        call_back_ahead(round->rounds);
     }
-    if (closure->inputs != NULL || !coxi_round_must_wait(round)) {
+    if (!coxi_round_must_wait(round)) {
         return false;
     }
     round->waits = true;
-    coxi_closure_set(closure, COXI_WAITING);
-    closure->held_by_round = true;
-    coxi_list_append(&closure->future.c->closures->waiting, closure);
+    hold(closure);
     return true;
 }
 

@@ -100,7 +100,9 @@ static void list(struct coxi_round *round)
 static void let_run(struct coxi_closure *closure)
 {
     coxi_list_remove(&closure->future.c->closures->waiting, closure);
-    if (closure->inputs != NULL) {
+    if (closure->inputs != NULL && closure->attempts.last > 0) {
+        coxi_inputs_go_again(closure);
+    } else if (closure->inputs != NULL) {
         coxi_inputs_wait(closure);
     } else {
         coxi_closure_set(closure, COXI_QUEUED);

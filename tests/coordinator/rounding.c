@@ -61,6 +61,7 @@ void rounding_start(struct rounding *s, const struct rounding_asked *asked,
                     struct rounding_members *ret)
 {
     static const uint8_t yes = 1;
+    const struct cox_input input = {"input", asked->input, "w0"};
     struct cox_value args[ROUNDING_MEMBERS][ARGS];
     struct cox_call calls[ROUNDING_MEMBERS];
     struct cox_round_call members[ROUNDING_MEMBERS];
@@ -95,6 +96,8 @@ void rounding_start(struct rounding *s, const struct rounding_asked *asked,
         calls[i].args = args[i];
         calls[i].n_args = n;
         calls[i].only_worker = asked->only[i];
+        calls[i].inputs = &input;
+        calls[i].n_inputs = asked->input != NULL;
         members[i] = (struct cox_round_call){s->advance, &calls[i]};
     }
     assert_code(0, cox_round_schedule(s->rounds, members, ROUNDING_MEMBERS,

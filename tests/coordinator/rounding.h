@@ -27,6 +27,7 @@ struct rounding_asked {
     bool keep[ROUNDING_MEMBERS];  /* its results, on the worker */
     uint64_t cursors[ROUNDING_MEMBERS];
     uint32_t only[ROUNDING_MEMBERS]; /* 1 + index of the worker; 0: any */
+    struct cox_future *input; /* all of them take its results; NULL: they do not */
 };
 
 struct rounding_members {

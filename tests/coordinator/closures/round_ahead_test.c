@@ -3,14 +3,16 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
+#include "coordinator/closures/dispatch.h"
 #include "coordinator/closures/round.h"
 #include "tests/coordinator/rounding.h"
 #include "tests/test.h"
 
 enum { WARM = 3 };
 
-static atomic_uint n_ahead; /* closures given to workers before they may end */
-static atomic_uint n_back;  /* closures that came back, and waited */
+static atomic_uint n_ahead;       /* closures given to workers before they may end */
+static atomic_uint n_back;        /* closures that came back, and waited */
+static atomic_uint n_called_back; /* closures that workers were asked for */
 
 void __real_coxi_round_note_pace(const struct coxi_round *round);
 void __wrap_coxi_round_note_pace(const struct coxi_round *round);
@@ -20,6 +22,18 @@ void __wrap_coxi_round_given(struct coxi_closure *closure,
                              const struct coxi_seat *seat);
 bool __real_coxi_round_takes_back(struct coxi_closure *closure);
 bool __wrap_coxi_round_takes_back(struct coxi_closure *closure);
+
+void __real_coxi_send_recall(struct coxi_seat *seat, struct coxi_closure_id id,
+                             uint32_t attempt, bool running);
+void __wrap_coxi_send_recall(struct coxi_seat *seat, struct coxi_closure_id id,
+                             uint32_t attempt, bool running);
+
+void __wrap_coxi_send_recall(struct coxi_seat *seat, struct coxi_closure_id id,
+                             uint32_t attempt, bool running)
+{
+    atomic_fetch_add(&n_called_back, !running);
+    __real_coxi_send_recall(seat, id, attempt, running);
+}
 
 void __wrap_coxi_round_note_pace(const struct coxi_round *round)
 {
@@ -54,6 +68,7 @@ static void open_warm(struct rounding *s, struct cox_options *options)
     assert_code(0, cox_join(s->crew.c, -1));
     atomic_store(&n_ahead, 0);
     atomic_store(&n_back, 0);
+    atomic_store(&n_called_back, 0);
 }
 
 /* Asserts that all of a round have seen `expected`. */
@@ -117,28 +132,82 @@ static bool came_back(void *arg)
     return atomic_load(&n_back) > 0;
 }
 
-/* The pulls of the next round do not wait for long: then workers do what else there is. */
-TEST(round_that_has_begun_ahead_makes_room_if_the_one_before_takes_long)
+/* One round is stuck on the first worker, and the closures of the next one are on the
+ * second. Their pulls do not wait for long: then the worker does what else there is. They
+ * take `input`, unless that is NULL. */
+static void check_room(struct rounding *s, struct cox_future *input)
 {
-    struct rounding s;
     struct rounding_members members[2];
     struct cox_future *other;
     struct cox_call call = COX_CALL_INIT;
-    struct rounding_asked asked = {.only = {1, 2, 2, 2}};
-    open_warm(&s, NULL);
-    int fd = start_stuck(&s, &asked, members);
+    const struct rounding_asked next = {.only = {2, 2, 2, 2}, .input = input};
+    struct rounding_asked stuck = {.only = {1, 2, 2, 2}, .path = {rounding_gate()}};
+    rounding_start(s, &stuck, &members[0]);
+    rounding_start(s, &next, &members[1]);
+    int fd = rounding_meet(stuck.path[0]);
     call.only_worker = 2;
-    assert_code(0, cox_schedule(s.crew.c, s.advance, &call, &other));
+    assert_code(0, cox_schedule(s->crew.c, s->advance, &call, &other));
     assert_code(0, cox_future_wait(other, -1));
     coxi_test_until(came_back, NULL, "closures that come back");
     assert_code(COX_ETIMEDOUT, cox_future_wait(members[0].end, 0));
-    assert_true(rounding_seen(other, "w0") == WARM * ROUNDING_MEMBERS);
+    assert_true(atomic_load(&n_called_back) > 0); /* the others of the round */
+    float seen = rounding_seen(other, "w0");
     (void)close(fd);
-    assert_all_saw(&members[1], (WARM + 1) * ROUNDING_MEMBERS + 1);
-    assert_code(0, cox_join(s.crew.c, -1));
-    rounding_assert(&s, (WARM + 2) * ROUNDING_MEMBERS + 1);
+    assert_all_saw(&members[1], seen + ROUNDING_MEMBERS + 1);
+    assert_code(0, cox_join(s->crew.c, -1));
+    rounding_assert(s, seen + 2 * ROUNDING_MEMBERS + 1);
     assert_true(atomic_load(&n_ahead) > 0);
     cox_future_free(other);
+    rounding_free(&members[0]);
+    rounding_free(&members[1]);
+}
+
+TEST(round_that_has_begun_ahead_makes_room_if_the_one_before_takes_long)
+{
+    struct rounding s;
+    open_warm(&s, NULL);
+    check_room(&s, NULL);
+    crew_close(&s.crew);
+}
+
+TEST(round_that_has_begun_ahead_makes_room_though_its_closures_take_results)
+{
+    for (int keep = 0; keep < 2; keep++) {
+        struct rounding s;
+        struct cox_future *source;
+        struct cox_call call = COX_CALL_INIT;
+        call.keep = keep;
+        open_warm(&s, NULL);
+        assert_code(0, cox_schedule(s.crew.c, s.advance, &call, &source));
+        assert_code(0, cox_join(s.crew.c, -1));
+        check_room(&s, source);
+        cox_future_free(source);
+        crew_close(&s.crew);
+    }
+}
+
+static bool is_called_back(void *arg)
+{
+    (void)arg;
+    return atomic_load(&n_called_back) > 0;
+}
+
+TEST(round_that_has_begun_ahead_is_called_back_if_one_of_the_one_before_runs_again)
+{
+    struct rounding s;
+    struct rounding_members members[2];
+    const struct rounding_asked next = {.only = {2, 2, 2, 2}};
+    struct rounding_asked stuck = {.only = {1, 2, 2, 2}, .path = {rounding_gate()}};
+    open_warm(&s, NULL);
+    rounding_start(&s, &stuck, &members[0]);
+    rounding_start(&s, &next, &members[1]);
+    int fd = rounding_meet(stuck.path[0]);
+    crew_kill(crew_step_process(&s.crew, 0));
+    coxi_test_until(is_called_back, NULL, "a recall of closures");
+    (void)close(fd);
+    assert_all_saw(&members[1], (WARM + 1) * ROUNDING_MEMBERS);
+    assert_code(0, cox_join(s.crew.c, -1));
+    rounding_assert(&s, (WARM + 2) * ROUNDING_MEMBERS);
     rounding_free(&members[0]);
     rounding_free(&members[1]);
     crew_close(&s.crew);
