@@ -8,6 +8,8 @@
  *   sync        one round after the other, against the same closures without rounds
  *   stale_1, stale_3
  *               the same with a bound of staleness
+ *   counted     closures without rounds, whose staleness is counted as always, against the
+ *               same with workers that do not ask for versions (uncounted.c)
  *   deterministic
  *               rounds that are deterministic, against the same rounds that are not
  *   join, wait, chain
@@ -51,13 +53,16 @@ static void create_weights(struct cox_coordinator *c)
     bench_check(cox_variable_create(c, &spec, &weights), "variable");
 }
 
-static void stage_open(const struct bench *bench, int n_workers, struct stage *ret)
+/* `bin_dir`: where the daemons are, as in struct cox_options. */
+static void stage_open(const struct bench *bench, int n_workers, const char *bin_dir,
+                       struct stage *ret)
 {
     char path[sizeof(bench->self) + 32];
     struct cox_cluster *cluster;
     struct cox_module *module;
     struct cox_options options = COX_OPTIONS_INIT;
     options.min_workers = (uint32_t)n_workers;
+    options.bin_dir = bin_dir;
     bench_check(cox_cluster_local(1, n_workers, &cluster), "cluster");
     bench_check(cox_open(cluster, &options, &ret->c), "open");
     cox_cluster_free(cluster);
@@ -261,6 +266,38 @@ static void measure_sync(struct bench *bench, struct stage *stage)
     }
 }
 
+/* How many gradients were counted by their staleness. */
+static uint64_t n_aged(const struct stage *stage)
+{
+    struct cox_staleness_counts counts = COX_STALENESS_COUNTS_INIT;
+    bench_check(cox_staleness(stage->c, NULL, 0, &counts), "staleness");
+    return counts.gradients;
+}
+
+static void measure_counted(struct bench *bench, struct stage *stage)
+{
+    struct stage uncounted;
+    char bin_dir[sizeof(bench->self) + 32];
+    struct bench_measurement m = {.unit = "1/s",
+                                  .params = "{\"ps\":1,\"workers\":2}",
+                                  .baseline_name = "staleness is not counted"};
+    if (!bench_wants(bench, "counted")) {
+        return;
+    }
+    (void)snprintf(bin_dir, sizeof(bin_dir), "%s", bench->self);
+    (void)strcpy(strrchr(bin_dir, '/') + 1, "uncounted");
+    stage_open(bench, 2, bin_dir, &uncounted);
+    const struct way way = {stage, run_plain, ROUNDS, NULL, NULL};
+    const struct way baseline = {&uncounted, run_plain, ROUNDS, NULL, NULL};
+    (void)speed(&way, 0.1); /* warms up */
+    (void)speed(&baseline, 0.1);
+    measure(bench, &m, "counted", &way, &baseline, MODES_MEMBERS);
+    if (n_aged(stage) == 0 || n_aged(&uncounted) != 0) {
+        bench_die("staleness is counted where it should not be, or the reverse");
+    }
+    stage_close(&uncounted);
+}
+
 static void measure_deterministic(struct bench *bench, struct stage *stage)
 {
     struct cox_rounds_spec spec = COX_ROUNDS_SPEC_INIT;
@@ -286,7 +323,7 @@ static void measure_backups(struct bench *bench, struct stage *two)
     even.args = uneven.args = args;
     even.n_args = 1;
     uneven.n_args = 2;
-    stage_open(bench, 1, &one);
+    stage_open(bench, 1, NULL, &one);
     const struct way both = {two, run_rounds, SLOW_ROUNDS, rounds_of(two, 0, 1), &even};
     struct way with_slow = both;
     struct way alone = both;
@@ -311,8 +348,9 @@ static void measure_backups(struct bench *bench, struct stage *two)
 void bench_modes(struct bench *bench)
 {
     struct stage stage;
-    stage_open(bench, 2, &stage);
+    stage_open(bench, 2, NULL, &stage);
     measure_sync(bench, &stage);
+    measure_counted(bench, &stage);
     measure_deterministic(bench, &stage);
     measure_backups(bench, &stage);
     stage_close(&stage);

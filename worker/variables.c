@@ -6,6 +6,7 @@
 
 #include "common/dtype.h"
 #include "common/error.h"
+#include "worker/versions.h"
 
 enum { FIRST = 16 };
 
@@ -64,10 +65,7 @@ static int enter_variable(struct coxi_variables *variables,
     if (r == 0) {
         prepare(added);
         added->versions = variables->n_versions;
-        if (coxi_variable_is_trained(variable)) {
-            added->n_versions =
-                variable->kind == COXI_KIND_TABLE ? n_ps : variable->n_shards;
-        }
+        added->n_versions = coxi_versions_places(variable, n_ps);
         memcpy(added->name, variable->name, len);
         added->named = (struct coxi_named){.name = added->name, .len = len};
         r = coxi_names_add(&variables->names, &added->named);

@@ -29,6 +29,14 @@ void coxi_versions_fini(struct coxi_versions *versions)
     coxi_buffer_fini(&versions->places);
 }
 
+size_t coxi_versions_places(const struct coxi_variable *variable, uint32_t n_ps)
+{
+    if (!coxi_variable_is_trained(variable)) {
+        return 0;
+    }
+    return variable->kind == COXI_KIND_TABLE ? n_ps : variable->n_shards;
+}
+
 int coxi_versions_reserve(struct coxi_versions *versions, size_t place)
 {
     size_t bytes = (place + 1) * sizeof(struct place);

@@ -9,6 +9,7 @@
 #define COXI_WORKER_VERSIONS_H
 
 #include "common/buffer.h"
+#include "common/layout.h"
 
 /* Zeroed is valid and empty. */
 struct coxi_versions {
@@ -19,6 +20,9 @@ struct coxi_versions {
 /* Another step begins: nothing is pulled. */
 void coxi_versions_begin(struct coxi_versions *versions);
 void coxi_versions_fini(struct coxi_versions *versions);
+
+/* How many places a variable has; 0: it takes no gradients. */
+size_t coxi_versions_places(const struct coxi_variable *variable, uint32_t n_ps);
 
 /* Makes room for a place, before _note. COX_ENOMEM. */
 int coxi_versions_reserve(struct coxi_versions *versions, size_t place);
