@@ -36,8 +36,9 @@
 
 enum {
     ASK_MS = 100,
-    END_MS = 1000,         /* how long the end waits for answers */
-    QUEUE_MAX = 16 << 20,  /* bytes of answers that wait to be written */
+    WAIT_MS = 5000,       /* how long the beginning and the end wait for answers, ... */
+    CLOSE_MS = 1000,      /* ... and the end in cox_close */
+    QUEUE_MAX = 16 << 20, /* bytes of answers that wait to be written */
     ENTRIES_MAX = 2000000, /* of a file */
     OWN_MAX = 4096,        /* spans of this process taken at once */
     FILE_BUFFER = 1 << 20,
@@ -72,6 +73,7 @@ struct coxi_tracing {
     struct coxi_buffer queue; /* struct chunk ... */
     uint64_t n_lost;
     uint32_t n_asked;    /* questions without an answer */
+    int wait_ms;         /* how long to wait for answers */
     bool was_asked;      /* ON: everybody was asked once */
     bool last_was_asked; /* ENDING: everybody was asked for the rest */
     struct asked *ps;
@@ -326,7 +328,7 @@ static void write_queue(struct coxi_tracing *t)
 static void await_answers(struct coxi_tracing *t, const bool *was_asked)
     COXI_REQUIRES(t->lock)
 {
-    struct timespec until = coxi_deadline(END_MS);
+    struct timespec until = coxi_deadline(t->wait_ms);
     while ((!*was_asked || t->n_asked > 0) &&
            coxi_wait_until(&t->changed, &t->lock, &until)) {
     }
@@ -448,6 +450,7 @@ static int start(struct coxi_tracing *t, const char *path) COXI_REQUIRES(t->star
     t->n_asked = 0;
     t->was_asked = false;
     t->last_was_asked = false;
+    t->wait_ms = WAIT_MS;
     t->queue.len = 0;
     coxi_unlock(&t->lock);
     set_state(t, ON);
@@ -511,6 +514,9 @@ void coxi_tracing_close(struct cox_coordinator *c)
         return;
     }
     coxi_lock(&t->starting);
+    coxi_lock(&t->lock);
+    t->wait_ms = CLOSE_MS;
+    coxi_unlock(&t->lock);
     if (t->file != NULL && stop(t) != 0) {
         coxi_event(c, COX_EVENT_TRACE_FAILED, COXI_OF(.error = COX_EIO), "%s",
                    coxi_error_text());

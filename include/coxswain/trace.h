@@ -17,7 +17,7 @@ struct cox_coordinator;
 /*
  * Writes a trace to the file `path` from now on, until cox_trace_stop or cox_close.
  * cox_options.trace does the same from the end of cox_open on. Waits until all ps and
- * workers have begun, for at most a second; one that comes later is traced from 100 ms
+ * workers have begun, for at most 5 s; one that comes later is traced from 100 ms
  * after that on. The client asks ps and workers for what they did, ten times a second, and gathers it in the background;
  * what a lost daemon had not told is missing. A thread that does more than 4096 things
  * between two questions loses the oldest ones. After two million entries the trace ends.
@@ -29,7 +29,8 @@ struct cox_coordinator;
 COX_API int cox_trace_start(struct cox_coordinator *c, const char *path);
 
 /*
- * Ends the trace: asks everybody for the rest, for at most a second, and closes the file.
+ * Ends the trace: asks everybody for the rest, for at most 5 s (cox_close: a second),
+ * and closes the file.
  * COX_EIO: the file could not be written, and is not complete. COX_ENOENT: there is no
  * trace.
  */
