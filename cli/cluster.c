@@ -3,10 +3,14 @@
  * `coxswain cluster` for cox_cluster_local; then the cluster ends when its lifeline
  * ends.
  */
+#include <arpa/inet.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "cli/commands.h"
@@ -24,6 +28,7 @@ struct config {
     int64_t lifeline;
     int64_t prints_fd;
     int64_t restarts;
+    bool page;
     const char *dir;
     const char *log_dir;
     const char *checkpoint_root;
@@ -115,6 +120,11 @@ static const struct coxi_option run_options[] = {
      .help =
          "how often in a row PROGRAM is started again after a signal has ended it or "
          "it has exited with 128 or more; after a minute the count starts again"},
+    {.name = "page",
+     .type = COXI_OPTION_FLAG,
+     .offset = offsetof(struct config, page),
+     .help = "have the program serve the live page of its run, and print the page's "
+             "address (COX_HTTP, if it is set; else a free port of this host)"},
 };
 
 static const struct coxi_program cluster_program = {
@@ -422,6 +432,51 @@ static int start_program(struct session *session)
                                     uv_strerror(failed));
 }
 
+/* A free port of this host. COX_EADDRESS. */
+static int find_port(unsigned *ret)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof(address);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&address, len) != 0 ||
+        getsockname(fd, (struct sockaddr *)&address, &len) != 0) {
+        int r = coxi_error_errno(COX_EADDRESS, "cannot find a port for the page");
+        if (fd >= 0) {
+            (void)close(fd);
+        }
+        return r;
+    }
+    (void)close(fd);
+    *ret = ntohs(address.sin_port);
+    return 0;
+}
+
+/* Tells the program to serve its page. The port stays the same when it is started again,
+ * so the page goes on. */
+static int serve_page(const struct session *session)
+{
+    char address[64];
+    unsigned port = 0;
+    const char *chosen =
+        getenv("COX_HTTP"); // NOLINT(concurrency-mt-unsafe): one thread
+    if (chosen == NULL || *chosen == '\0') {
+        int r = find_port(&port);
+        if (r != 0) {
+            return r;
+        }
+        (void)snprintf(address, sizeof(address), "127.0.0.1:%u", port);
+        chosen = address;
+        if (setenv("COX_HTTP", address, 1) != 0) {
+            return coxi_error_memory("the environment");
+        }
+    }
+    bool is_port = strspn(chosen, "0123456789") == strlen(chosen);
+    (void)fprintf(stderr, "%s: the page is at http://%s%s/\n", session->name,
+                  is_port ? "127.0.0.1:" : "", chosen);
+    return 0;
+}
+
 int coxi_command_run(int argc, char **argv)
 {
     struct config config = {0};
@@ -438,7 +493,8 @@ int coxi_command_run(int argc, char **argv)
     if (r != 0) {
         return coxi_exit_config(run_program.name);
     }
-    r = open_session(&session, &config, pass_on_signal);
+    r = config.page ? serve_page(&session) : 0;
+    r = r != 0 ? r : open_session(&session, &config, pass_on_signal);
     session.argv = argv + rest;
     session.restarts_max = config.restarts;
     session.pause.data = &session;

@@ -36,5 +36,9 @@ int coxi_command_checkpoint(int argc, char **argv);
 int coxi_command_data(int argc, char **argv);
 int coxi_command_key(int argc, char **argv);
 int coxi_command_sign(int argc, char **argv);
+int coxi_command_page(int argc, char **argv);
+int coxi_command_top(int argc, char **argv);
+int coxi_command_status(int argc, char **argv);
+int coxi_command_events(int argc, char **argv);
 
 #endif

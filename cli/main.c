@@ -4,6 +4,10 @@
 static const struct coxi_command commands[] = {
     {"run", coxi_command_run, "start a local cluster and run a client program on it"},
     {"cluster", coxi_command_cluster, "start a local cluster until it is interrupted"},
+    {"page", coxi_command_page, "serve the live page of a run's directory"},
+    {"top", coxi_command_top, "show a run as a table that follows it"},
+    {"status", coxi_command_status, "say how a run is"},
+    {"events", coxi_command_events, "print what has happened in a run"},
     {"checkpoint", coxi_command_checkpoint, "look into checkpoints"},
     {"data", coxi_command_data, "look into files of records, and make them"},
     {"key", coxi_command_key, "make the keys of runs"},
@@ -12,8 +16,9 @@ static const struct coxi_command commands[] = {
 
 static const struct coxi_commands program = {
     .name = "coxswain",
-    .summary = "Starts local clusters of parameter servers and workers, looks into "
-               "checkpoints and files of records, makes keys, and signs step modules.",
+    .summary =
+        "Starts local clusters of parameter servers and workers, shows runs, looks "
+        "into checkpoints and files of records, makes keys, and signs step modules.",
     .commands = commands,
     .n_commands = sizeof(commands) / sizeof(*commands),
 };

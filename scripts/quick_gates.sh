@@ -8,7 +8,7 @@ quick_format() {
 }
 
 quick_spelling() {
-    codespell --ignore-words-list=inout "$@"
+    codespell --ignore-words-list=inout --skip='*.min.js' "$@"
 }
 
 quick_size() {

@@ -5,7 +5,7 @@ set -eu
 root=$1
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
-for layer in schema common net checkpoint data http ps worker cluster evaluator coordinator cli examples bench tests include; do
+for layer in schema common net checkpoint data http page ps worker cluster evaluator coordinator cli examples bench tests include; do
     cp -r "$root/$layer" "$copy"
 done
 "$root/tests/layers.sh" "$copy"
@@ -29,6 +29,8 @@ plant checkpoint/planted.c data/stream.h
 plant data/planted.h checkpoint/manifest.h
 plant http/planted.h net/link.h
 plant net/planted.c http/http.h
+plant page/planted.h net/link.h
+plant http/planted.c page/page.h
 plant ps/planted.h data/stream.h
 plant cluster/planted.c checkpoint/manifest.h
 plant evaluator/planted.c coordinator/coordinator.h

@@ -7,6 +7,8 @@
  *              cox_open waits for them: workers that dial the client may be let through to
  *              it only when it is ready
  *   /metrics   for Prometheus
+ *   /          the live page, and all that it asks for (page/page.h), if there is a
+ *              history
  *
  * It serves from the beginning of cox_open on, so pages are asked for while parts of the
  * coordinator are being made. Nothing of them is read before life.opened.
@@ -21,11 +23,14 @@
 #include "common/error.h"
 #include "common/sync.h"
 #include "coordinator/base/event.h"
+#include "coordinator/monitor/tasks.h"
 #include "http/http.h"
+#include "page/page.h"
 
 struct coxi_exposed {
     struct coxi_http_server *server;
-    struct coxi_http_route routes[8];
+    struct coxi_page *page; /* NULL: there is no history */
+    struct coxi_http_route routes[COXI_PAGE_ROUTES_MAX + 8];
     size_t n_routes;
 };
 
@@ -81,6 +86,36 @@ static void add_route(struct coxi_exposed *exposed, struct coxi_http_route route
     exposed->routes[exposed->n_routes++] = route;
 }
 
+static int get_tasks(void *arg, uint64_t since, struct coxi_buffer *out)
+{
+    struct cox_coordinator *c = arg;
+    coxi_lock(&c->lock);
+    bool opened = c->life.opened;
+    coxi_unlock(&c->lock);
+    return opened
+               ? coxi_trace_tasks_json(c, since, out)
+               : coxi_buffer_printf(out, "{\"text\":\"The run has not begun yet.\"}\n");
+}
+
+static int add_page(struct cox_coordinator *c, struct coxi_exposed *exposed)
+{
+    const struct coxi_page_sources sources = {
+        .records = c->history,
+        .log_dir = c->options.log_dir,
+        .tasks = get_tasks,
+        .arg = c,
+    };
+    if (c->history == NULL) {
+        return 0;
+    }
+    int r = coxi_page_new(&sources, &exposed->page);
+    if (r == 0) {
+        exposed->n_routes +=
+            coxi_page_routes(exposed->page, exposed->routes + exposed->n_routes);
+    }
+    return r;
+}
+
 static int serve(struct cox_coordinator *c, const char *address)
 {
     struct coxi_exposed *exposed = c->exposed;
@@ -89,8 +124,11 @@ static int serve(struct cox_coordinator *c, const char *address)
     add_route(exposed, (struct coxi_http_route){"/healthz", c, say_health, NULL});
     add_route(exposed, (struct coxi_http_route){"/readyz", c, say_readiness, NULL});
     add_route(exposed, (struct coxi_http_route){"/metrics", c, say_metrics, NULL});
-    int r =
-        coxi_http_start(&options, exposed->routes, exposed->n_routes, &exposed->server);
+    int r = add_page(c, exposed);
+    if (r != 0) {
+        return r;
+    }
+    r = coxi_http_start(&options, exposed->routes, exposed->n_routes, &exposed->server);
     if (r != 0) {
         return coxi_error(r, "cox_options.http: %s", coxi_error_text());
     }
@@ -114,17 +152,23 @@ int coxi_exposed_start(struct cox_coordinator *c)
 
 void coxi_exposed_wake(struct cox_coordinator *c)
 {
+    coxi_lock(&c->lock); /* keeps coxi_exposed_stop from freeing it */
     if (c->exposed != NULL) {
         coxi_http_wake(c->exposed->server);
     }
+    coxi_unlock(&c->lock);
 }
 
 void coxi_exposed_stop(struct cox_coordinator *c)
 {
-    if (c->exposed != NULL) {
-        coxi_http_stop(c->exposed->server);
-        free(c->exposed);
-        c->exposed = NULL;
+    coxi_lock(&c->lock);
+    struct coxi_exposed *exposed = c->exposed;
+    c->exposed = NULL;
+    coxi_unlock(&c->lock);
+    if (exposed != NULL) {
+        coxi_http_stop(exposed->server); /* its thread may take the lock */
+        coxi_page_free(exposed->page);
+        free(exposed);
     }
 }
 

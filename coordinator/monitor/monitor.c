@@ -1,7 +1,8 @@
 /*
  * See monitor.h. The thread wakes ten times a second. Each time it writes the records
- * that were added, and once a second it samples. What waits for a disk that is full or
- * slow is bounded; records beyond that are left out, which an event says.
+ * that were added and tells those who watch, and once a second it samples. What waits for
+ * a disk that is full or slow is bounded; records beyond that are left out, which an
+ * event says.
  *
  * Locks: `lock`, which only guards the thread's life; it is a leaf.
  */
@@ -27,6 +28,7 @@
 #include "coordinator/base/history.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/monitor/evaluations.h"
+#include "coordinator/monitor/exposed.h"
 #include "coordinator/monitor/sampler.h"
 #include "coordinator/monitor/tensorboard.h"
 
@@ -260,14 +262,27 @@ static bool rest(struct coxi_monitor *monitor)
     return goes_on;
 }
 
+/* Wakes those who watch over HTTP if there are records after number `told`; returns the
+ * number of the newest. */
+static uint64_t tell_watchers(struct coxi_monitor *monitor, uint64_t told)
+{
+    uint64_t last = coxi_records_last(monitor->c->history);
+    if (last != told) {
+        coxi_exposed_wake(monitor->c);
+    }
+    return last;
+}
+
 static void *monitor_thread(void *arg)
 {
     struct coxi_monitor *monitor = arg;
+    uint64_t told = 0;
     open_board(monitor);
     do {
         write_history(monitor, false);
         write_board(monitor, false);
         sample(monitor);
+        told = tell_watchers(monitor, told);
     } while (rest(monitor));
     coxi_evaluations_take(monitor->evaluations);
     write_history(monitor, true);

@@ -3,6 +3,7 @@
  *
  *   monitor.c      the thread that samples, and writes the history to disk
  *   sampler.c      records each second how the run, its ps and its workers do
+ *   progress.c     how far the data sets are
  *   scalars.c      the program's scalars and configuration
  *   evaluations.c  records what evaluators have reported
  *   tensorboard.c  writes scalars for TensorBoard; event_file.c: in its format
@@ -10,7 +11,8 @@
  *   profile.c      tells where the time of steps goes, and what bounds the run
  *   tasks.c        tells which slot ran what, and when
  *   trace.c        gathers traces; trace_write.c: as viewers read them
- *   exposed.c      serves how the client is, over HTTP; exposed_metrics.c: its metrics
+ *   exposed.c      serves how the client is, and the live page, over HTTP;
+ *                  exposed_metrics.c: its metrics
  *
  * Threads: one of its own. It sends each ps one message a second, and no worker any. On
  * the loop it takes a look at all workers, once a second. It may wait for the disk, and

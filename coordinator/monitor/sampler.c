@@ -15,6 +15,8 @@
 #include "coordinator/base/history.h"
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/seat.h"
+#include "coordinator/monitor/profile.h"
+#include "coordinator/monitor/progress.h"
 #include "coordinator/monitor/stats.h"
 #include "coordinator/workers/worker.h"
 #include "net/ps_client.h"
@@ -163,6 +165,9 @@ static void tell_run(struct coxi_sampler *sampler, const struct cox_stats *s,
                   U(s->rounds_failed), U(s->late), U(sampler->step),
                   rate(s->done, sampler->stats.done, seconds))
             : r;
+    r = r == 0 ? coxi_progress_json(sampler->c, &to) : r;
+    r = r == 0 ? coxi_buffer_printf(&to, ",") : r;
+    r = r == 0 ? coxi_profile_json(sampler->c, &to) : r;
     tell(sampler, COXI_RECORD_SAMPLE, r, &to, lasting);
 }
 

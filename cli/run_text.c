@@ -1,0 +1,408 @@
+/* See run_text.h. What a record does not say is shown as "-". */
+#include "cli/run_text.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cli/watcher.h"
+
+enum { CELL_MAX = 80, TEXT_MAX = 2048, SILENT_S = 10, METRICS_MAX = 8, HEAD_ROWS = 9 };
+
+/* ---- values */
+
+static double number_of(json_t *object, const char *name)
+{
+    json_t *value = json_object_get(object, name);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static uint64_t count_of(json_t *object, const char *name)
+{
+    double value = number_of(object, name);
+    return value > 0 && value < 1e18 ? (uint64_t)value : 0;
+}
+
+static const char *string_of(json_t *object, const char *name)
+{
+    const char *text = json_string_value(json_object_get(object, name));
+    return text != NULL ? text : "";
+}
+
+static double now_s(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_REALTIME, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- texts */
+
+/* Copies a text from the run: made plain, and cut to `len` bytes. */
+static const char *plain(const char *text, char *ret, size_t len)
+{
+    (void)snprintf(ret, len, "%s", text);
+    coxi_watcher_plain(ret);
+    return ret;
+}
+
+/* Prints a line of at most `columns` characters (0: any number). */
+static void print_line(FILE *out, const char *line, size_t columns)
+{
+    size_t n = 0;
+    const char *at = line;
+    while (*at != '\0' && (columns == 0 || n < columns)) {
+        at++;
+        while ((*at & 0xc0) == 0x80) {
+            at++;
+        }
+        n++;
+    }
+    (void)fprintf(out, "%.*s\n", (int)(at - line), line);
+}
+
+static const char *scaled(double value, double base, const char *const *units,
+                          char *ret)
+{
+    size_t i = 0;
+    while (value >= base && units[i + 1] != NULL) {
+        value /= base;
+        i++;
+    }
+    (void)snprintf(ret, CELL_MAX, value >= 100 || i == 0 ? "%.0f%s" : "%.1f%s", value,
+                   units[i]);
+    return ret;
+}
+
+static const char *bytes_text(double value, char *ret)
+{
+    static const char *const units[] = {" B", " KiB", " MiB", " GiB", " TiB", NULL};
+    return isnan(value) ? strcpy(ret, "-") : scaled(value, 1024, units, ret);
+}
+
+static const char *micros_text(double value, char *ret)
+{
+    static const char *const units[] = {" us", " ms", " s", NULL};
+    return isnan(value) ? strcpy(ret, "-") : scaled(value, 1000, units, ret);
+}
+
+static const char *millis_text(double value, char *ret)
+{
+    return micros_text(value * 1000, ret);
+}
+
+static const char *count_text(double value, char *ret)
+{
+    (void)snprintf(ret, CELL_MAX, isnan(value) ? "-" : "%.0f", value);
+    return ret;
+}
+
+static const char *rate_text(double value, char *ret)
+{
+    (void)snprintf(ret, CELL_MAX,
+                   isnan(value)  ? "-"
+                   : value < 100 ? "%.1f"
+                                 : "%.0f",
+                   value);
+    return ret;
+}
+
+static const char *duration_text(double s, char *ret)
+{
+    unsigned long long whole = s > 0 && s < 1e12 ? (unsigned long long)s : 0;
+    if (whole < 60) {
+        (void)snprintf(ret, CELL_MAX, "%llu s", whole);
+    } else if (whole < 3600) {
+        (void)snprintf(ret, CELL_MAX, "%llu min %llu s", whole / 60, whole % 60);
+    } else {
+        (void)snprintf(ret, CELL_MAX, "%llu h %llu min", whole / 3600, whole / 60 % 60);
+    }
+    return ret;
+}
+
+/* ---- what is well */
+
+static bool is_up(json_t *peer)
+{
+    const char *state = string_of(peer, "state");
+    return strcmp(state, "up") == 0 || strcmp(state, "ready") == 0;
+}
+
+/* It has left, so nobody waits for it. */
+static bool has_left(json_t *peer)
+{
+    const char *state = string_of(peer, "state");
+    return strcmp(state, "gone") == 0 || strcmp(state, "draining") == 0;
+}
+
+/* Counts the peers that should be there; returns how many are. */
+static size_t count_up(json_t *peers, size_t *ret_all)
+{
+    size_t i;
+    size_t n_up = 0;
+    json_t *peer;
+    *ret_all = 0;
+    json_array_foreach(peers, i, peer)
+    {
+        *ret_all += !has_left(peer);
+        n_up += is_up(peer);
+    }
+    return n_up;
+}
+
+static double silent_s(json_t *state)
+{
+    double t = number_of(json_object_get(state, "sample"), "t");
+    return isnan(t) ? INFINITY : now_s() - t;
+}
+
+bool coxi_run_is_well(json_t *state)
+{
+    size_t n_ps;
+    size_t n_workers;
+    return count_up(json_object_get(state, "ps"), &n_ps) == n_ps &&
+           count_up(json_object_get(state, "workers"), &n_workers) == n_workers &&
+           silent_s(state) < SILENT_S;
+}
+
+/* ---- the head */
+
+static void print_run(json_t *state, FILE *out, struct coxi_run_text size)
+{
+    char line[TEXT_MAX];
+    char program[CELL_MAX];
+    char host[CELL_MAX];
+    char run[CELL_MAX];
+    json_t *record = json_object_get(state, "run");
+    const char *path = string_of(record, "program");
+    const char *slash = strrchr(path, '/');
+    (void)snprintf(line, sizeof(line), "%s, run %s (process %.0f on %s)",
+                   plain(slash != NULL ? slash + 1 : path, program, sizeof(program)),
+                   plain(string_of(record, "run"), run, sizeof(run)),
+                   (double)count_of(record, "pid"),
+                   plain(string_of(record, "host"), host, sizeof(host)));
+    print_line(out, line, size.columns);
+}
+
+/* ", 62.1 % of its data, about 3 min left"; "" if it has no data sets, or endless ones. */
+static void left_text(json_t *state, char ret[TEXT_MAX])
+{
+    char left[CELL_MAX];
+    json_t *data = json_object_get(json_object_get(state, "sample"), "data");
+    double done = number_of(data, "done");
+    double total = number_of(data, "total");
+    double eta_s = number_of(data, "eta_s");
+    *ret = '\0';
+    if (total > 0 && done >= 0) {
+        int n = snprintf(ret, TEXT_MAX, ", %.1f %% of its data",
+                         100 * fmin(done / total, 1));
+        if (n > 0 && eta_s > 0 && silent_s(state) < SILENT_S) {
+            (void)snprintf(ret + n, TEXT_MAX - (size_t)n, ", about %s left",
+                           duration_text(eta_s, left));
+        }
+    }
+}
+
+static void print_progress(json_t *state, FILE *out, struct coxi_run_text size)
+{
+    char line[TEXT_MAX];
+    char rate[CELL_MAX];
+    char left[TEXT_MAX];
+    char silent[CELL_MAX];
+    json_t *sample = json_object_get(state, "sample");
+    double silent_for = silent_s(state);
+    left_text(state, left);
+    if (silent_for < SILENT_S) {
+        (void)snprintf(line, sizeof(line), "%.0f steps done%.512s, %s a second",
+                       (double)count_of(sample, "done"), left,
+                       rate_text(number_of(sample, "rate"), rate));
+    } else if (isinf(silent_for)) {
+        (void)snprintf(line, sizeof(line), "no sample yet");
+    } else {
+        (void)snprintf(
+            line, sizeof(line), "%.0f steps done%.512s; nothing heard for %s",
+            (double)count_of(sample, "done"), left, duration_text(silent_for, silent));
+    }
+    print_line(out, line, size.columns);
+}
+
+static void print_counts(json_t *state, FILE *out, struct coxi_run_text size)
+{
+    char line[TEXT_MAX];
+    char bytes[CELL_MAX];
+    size_t n_ps;
+    size_t n_workers;
+    json_t *sample = json_object_get(state, "sample");
+    size_t ps_up = count_up(json_object_get(state, "ps"), &n_ps);
+    size_t ready = count_up(json_object_get(state, "workers"), &n_workers);
+    (void)snprintf(
+        line, sizeof(line),
+        "ps %zu of %zu up, workers %zu of %zu ready; waiting %.0f, under way "
+        "%.0f, failed %.0f; checkpoints %.0f; %s on the ps",
+        ps_up, n_ps, ready, n_workers, (double)count_of(sample, "queued"),
+        (double)count_of(sample, "in_flight"), (double)count_of(sample, "failed"),
+        (double)count_of(sample, "checkpoints"),
+        bytes_text(number_of(sample, "ps_bytes"), bytes));
+    print_line(out, line, size.columns);
+}
+
+/* The newest values of the first metrics. */
+static void print_metrics(json_t *state, FILE *out, struct coxi_run_text size)
+{
+    const char *name;
+    const char *source;
+    json_t *sources;
+    json_t *point;
+    size_t n = 0;
+    json_object_foreach(json_object_get(state, "scalars"), name, sources)
+    {
+        json_object_foreach(sources, source, point)
+        {
+            char line[TEXT_MAX];
+            char name_text[CELL_MAX];
+            char source_text[CELL_MAX];
+            json_t *value = json_object_get(point, "value");
+            char value_text[CELL_MAX];
+            if (n++ >= METRICS_MAX) {
+                return;
+            }
+            if (json_is_number(value)) {
+                (void)snprintf(value_text, CELL_MAX, "%.6g", json_number_value(value));
+            } else {
+                const char *text = json_string_value(value);
+                (void)plain(text != NULL ? text : "-", value_text, CELL_MAX);
+            }
+            (void)snprintf(line, sizeof(line), "%s %s (%s, step %.0f)",
+                           plain(name, name_text, CELL_MAX), value_text,
+                           plain(source, source_text, CELL_MAX),
+                           number_of(point, "step"));
+            print_line(out, line, size.columns);
+        }
+    }
+}
+
+void coxi_run_text_head(json_t *state, FILE *out, struct coxi_run_text size)
+{
+    const char *bound = string_of(json_object_get(state, "sample"), "bound");
+    char text[TEXT_MAX];
+    print_run(state, out, size);
+    print_progress(state, out, size);
+    print_counts(state, out, size);
+    print_metrics(state, out, size);
+    if (*bound != '\0') {
+        print_line(out, plain(bound, text, sizeof(text)), size.columns);
+    }
+}
+
+/* ---- tables */
+
+struct column {
+    const char *title;
+    int width; /* negative: on the left */
+    const char *member;
+    const char *(*text)(double value, char *ret); /* NULL: the member is a text */
+};
+
+static const struct column ps_columns[] = {
+    {"PS", 5, "index", count_text},
+    {"STATE", -10, "state", NULL},
+    {"MEMORY", 10, "bytes", bytes_text},
+    {"ROWS", 12, "rows", count_text},
+    {"PULLS/S", 9, "pulls_rate", rate_text},
+    {"COMMITS/S", 10, "commits_rate", rate_text},
+    {"LAG", 9, "lag_ms", millis_text},
+    {"STALENESS", 10, "stale_mean", rate_text},
+    {"WHERE", -1, "address", NULL},
+    {0},
+};
+
+static const struct column worker_columns[] = {
+    {"WORKER", 6, "index", count_text},    {"STATE", -10, "state", NULL},
+    {"STEPS/S", 8, "rate", rate_text},     {"STEP", 9, "step_us", micros_text},
+    {"RUNNING", 8, "running", count_text}, {"SLOTS", 6, "slots", count_text},
+    {"DONE", 10, "done", count_text},      {"LOST", 5, "lost", count_text},
+    {"WHERE", -1, "address", NULL},        {0},
+};
+
+/* `peer` NULL: the titles. */
+static void print_row(const struct column *columns, json_t *peer, FILE *out,
+                      struct coxi_run_text size)
+{
+    char line[TEXT_MAX];
+    size_t n = 0;
+    for (const struct column *column = columns; column->title != NULL; column++) {
+        char cell[CELL_MAX];
+        const char *text = column->title;
+        if (peer != NULL && column->text != NULL) {
+            text = column->text(number_of(peer, column->member), cell);
+        } else if (peer != NULL) {
+            text = plain(string_of(peer, column->member), cell, sizeof(cell));
+        }
+        int more = snprintf(line + n, sizeof(line) - n, "%s%*s", n > 0 ? "  " : "",
+                            column->width, text);
+        n += more > 0 && (size_t)more < sizeof(line) - n ? (size_t)more : 0;
+    }
+    print_line(out, line, size.columns);
+}
+
+/* Those that are not up come first; at most `most` rows in all, unless that is 0. */
+static void print_table(const struct column *columns, json_t *peers, FILE *out,
+                        struct coxi_run_text size, size_t most)
+{
+    size_t shown = 0;
+    print_row(columns, NULL, out, size);
+    for (int up = 0; up <= 1; up++) {
+        size_t i;
+        json_t *peer;
+        json_array_foreach(peers, i, peer)
+        {
+            if (is_up(peer) == (up == 1) && (most == 0 || shown < most)) {
+                print_row(columns, peer, out, size);
+                shown++;
+            }
+        }
+    }
+    if (shown < json_array_size(peers)) {
+        (void)fprintf(out, "  and %zu more\n", json_array_size(peers) - shown);
+    }
+}
+
+void coxi_run_text_tables(json_t *state, FILE *out, struct coxi_run_text size)
+{
+    json_t *ps = json_object_get(state, "ps");
+    json_t *workers = json_object_get(state, "workers");
+    size_t third = size.rows / 3 > 2 ? size.rows / 3 : 2;
+    size_t n_ps = json_array_size(ps);
+    size_t shown_ps = size.rows == 0 || n_ps < third ? n_ps : third;
+    size_t used = HEAD_ROWS + shown_ps;
+    (void)fprintf(out, "\n");
+    print_table(ps_columns, ps, out, size, size.rows == 0 ? 0 : shown_ps);
+    (void)fprintf(out, "\n");
+    print_table(worker_columns, workers, out, size,
+                size.rows == 0         ? 0
+                : size.rows > used + 3 ? size.rows - used
+                                       : 3);
+}
+
+/* ---- events */
+
+void coxi_run_text_event(json_t *event, FILE *out)
+{
+    char when[32];
+    char name[CELL_MAX];
+    char level[CELL_MAX];
+    char text[TEXT_MAX];
+    struct tm tm;
+    double t = number_of(event, "t");
+    time_t seconds = t > 0 && t < 1e11 ? (time_t)t : 0;
+    if (gmtime_r(&seconds, &tm) == NULL ||
+        strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", &tm) == 0) {
+        (void)strcpy(when, "-");
+    }
+    (void)fprintf(out, "%s %-7s %s: %s\n", when,
+                  plain(string_of(event, "level"), level, sizeof(level)),
+                  plain(string_of(event, "code"), name, sizeof(name)),
+                  plain(string_of(event, "text"), text, sizeof(text)));
+}

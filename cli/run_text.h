@@ -1,0 +1,31 @@
+/*
+ * What a run is like, as text for a terminal or a pipe. `state` is what coxi_state_json
+ * returns (page/state.h). Texts from the run are made plain. One thread.
+ */
+#ifndef COXI_CLI_RUN_TEXT_H
+#define COXI_CLI_RUN_TEXT_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+/* The size of the text; 0: no bound. */
+struct coxi_run_text {
+    size_t columns;
+    size_t rows; /* of which coxi_run_text_tables leaves out workers */
+};
+
+/* A few lines: which run, how far, how fast, what is wrong, the newest metrics. */
+void coxi_run_text_head(json_t *state, FILE *out, struct coxi_run_text size);
+
+/* A table of ps, and one of workers: those that are not ready come first. */
+void coxi_run_text_tables(json_t *state, FILE *out, struct coxi_run_text size);
+
+/* An event as one line: time, level, name, text. */
+void coxi_run_text_event(json_t *event, FILE *out);
+
+/* True if every ps is up, every worker is ready, and the newest sample is less than 10 s
+ * old. */
+bool coxi_run_is_well(json_t *state);
+
+#endif

@@ -1,0 +1,259 @@
+/* See watcher.h. */
+#include "cli/watcher.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "checkpoint/history_file.h"
+#include "common/error.h"
+#include "common/file.h"
+#include "data/http.h"
+
+enum {
+    ANSWER_MAX = 64 << 20, /* bytes of an answer; the history in memory has 16 MiB */
+    PIECE_BYTES = 1 << 20,
+    URL_MAX = 256,
+};
+
+struct coxi_watcher {
+    struct coxi_history *history; /* of a directory; or NULL */
+    char url[URL_MAX];            /* of a client: "http://127.0.0.1:8080" */
+    uint64_t seq;                 /* the newest record that was given */
+};
+
+/* ---- opening */
+
+static bool is_directory(const char *path)
+{
+    struct stat file;
+    return stat(path, &file) == 0 && S_ISDIR(file.st_mode);
+}
+
+static int open_directory(const char *where, struct coxi_watcher *watch)
+{
+    char within[PATH_MAX];
+    int r = coxi_history_open(where, &watch->history);
+    if (r == COX_ENOENT && coxi_path(within, "%s/checkpoints", where) == 0 &&
+        is_directory(within)) {
+        r = coxi_history_open(within, &watch->history);
+    }
+    return r;
+}
+
+static int find_url(const char *where, char ret[URL_MAX])
+{
+    static const char http[] = "http://";
+    bool has_scheme = strncmp(where, http, sizeof(http) - 1) == 0;
+    bool is_port = *where != '\0' && strspn(where, "0123456789") == strlen(where);
+    if (!has_scheme && !is_port && strchr(where, ':') == NULL) {
+        return coxi_error(COX_EINVAL,
+                          "%s is no directory, and no address such as 127.0.0.1:8080",
+                          where);
+    }
+    int n = snprintf(ret, URL_MAX, "%s%s%s", has_scheme ? "" : http,
+                     is_port ? "127.0.0.1:" : "", where);
+    if (n < 0 || n >= URL_MAX) {
+        return coxi_error(COX_EINVAL, "the address %s is too long", where);
+    }
+    while (n > 0 && ret[n - 1] == '/') {
+        ret[--n] = '\0';
+    }
+    return 0;
+}
+
+int coxi_watcher_open(const char *where, struct coxi_watcher **ret)
+{
+    struct coxi_watcher *watch = calloc(1, sizeof(*watch));
+    if (watch == NULL) {
+        return coxi_error_memory("the records of a run");
+    }
+    int r = is_directory(where) ? open_directory(where, watch)
+                                : find_url(where, watch->url);
+    if (r != 0) {
+        free(watch);
+        return r;
+    }
+    *ret = watch;
+    return 0;
+}
+
+void coxi_watcher_close(struct coxi_watcher *watch)
+{
+    if (watch != NULL) {
+        coxi_history_close(watch->history);
+        free(watch);
+    }
+}
+
+/* ---- reading */
+
+/* Appends all of an answer to GET `path`. */
+static int get(const char *url, const char *path, struct coxi_buffer *to)
+{
+    static const struct coxi_http_limits limits = {
+        .connect_ms = 2000, .stall_s = 5, .tries = 1};
+    struct coxi_http_address address = {0};
+    struct coxi_http *http;
+    char whole[URL_MAX + 64];
+    (void)snprintf(whole, sizeof(whole), "%s%s", url, path);
+    address.url = strdup(whole);
+    if (address.url == NULL) {
+        return coxi_error_memory("an address");
+    }
+    int r = coxi_http_new(url, &address, &limits, &http);
+    if (r == 0) {
+        r = coxi_http_read_all(http, ANSWER_MAX, to);
+        coxi_http_free(http);
+    }
+    return r;
+}
+
+/* The number in a line of JSON's first member. */
+static uint64_t number_of(const char *line)
+{
+    static const char begin[] = "{\"seq\":";
+    return strncmp(line, begin, sizeof(begin) - 1) == 0
+               ? strtoull(line + sizeof(begin) - 1, NULL, 10)
+               : 0;
+}
+
+/* The number of the last whole line. */
+static uint64_t last_number(const struct coxi_buffer *lines)
+{
+    size_t end = lines->len;
+    while (end > 0 && lines->data[end - 1] == '\n') {
+        end--;
+    }
+    while (end > 0 && lines->data[end - 1] != '\n') {
+        end--;
+    }
+    return end < lines->len ? number_of((const char *)lines->data + end) : 0;
+}
+
+static int next_of_client(struct coxi_watcher *watch, struct coxi_buffer *lines)
+{
+    struct coxi_buffer answer = {0};
+    char path[64];
+    (void)snprintf(path, sizeof(path), "/api/history?since=%" PRIu64, watch->seq);
+    int r = get(watch->url, path, &answer);
+    /* A NUL, so that the last line is a string. */
+    r = r != 0 ? r : coxi_buffer_append_raw(&answer, "", 1);
+    if (r == 0 && --answer.len > 0) {
+        watch->seq = last_number(&answer);
+        r = coxi_buffer_append_raw(lines, answer.data, answer.len);
+    }
+    coxi_buffer_fini(&answer);
+    return r;
+}
+
+static int next_of_directory(struct coxi_watcher *watch, struct coxi_buffer *lines,
+                             bool *ret_anew)
+{
+    struct coxi_records *records = coxi_history_records(watch->history);
+    int r = coxi_history_update(watch->history);
+    if (coxi_records_last(records) < watch->seq) {
+        *ret_anew = true;
+        watch->seq = 0;
+    }
+    uint64_t from;
+    do {
+        from = watch->seq;
+        r = r != 0 ? r
+                   : coxi_records_since(records, from, PIECE_BYTES, lines, &watch->seq);
+    } while (r == 0 && watch->seq > from);
+    return r;
+}
+
+int coxi_watcher_next(struct coxi_watcher *watch, struct coxi_buffer *lines,
+                      bool *ret_anew)
+{
+    *ret_anew = false;
+    return watch->history != NULL ? next_of_directory(watch, lines, ret_anew)
+                                  : next_of_client(watch, lines);
+}
+
+/* ---- waiting */
+
+static volatile sig_atomic_t told_to_end;
+
+static void on_signal(int signum)
+{
+    (void)signum;
+    told_to_end = 1;
+}
+
+bool coxi_watcher_pause(int ms)
+{
+    static bool is_installed;
+    sigset_t both;
+    sigset_t before;
+    const struct timespec time = {.tv_sec = ms / 1000,
+                                  .tv_nsec = (long)(ms % 1000) * 1000000};
+    (void)sigemptyset(&both);
+    (void)sigaddset(&both, SIGINT);
+    (void)sigaddset(&both, SIGTERM);
+    (void)pthread_sigmask(SIG_BLOCK, &both, &before);
+    if (!is_installed) {
+        const struct sigaction action = {.sa_handler = on_signal};
+        is_installed = sigaction(SIGINT, &action, NULL) == 0 &&
+                       sigaction(SIGTERM, &action, NULL) == 0;
+    }
+    if (!told_to_end) { /* a signal can only come within pselect */
+        (void)pselect(0, NULL, NULL, NULL, &time, &before);
+    }
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return !told_to_end;
+}
+
+/* ---- texts */
+
+/* The bytes of the UTF-8 character at `at`; 0: it is none, or a control character. */
+static size_t character(const unsigned char *at)
+{
+    static const struct {
+        unsigned char mask;
+        unsigned char bits;
+        unsigned least;
+    } kinds[] = {{0x80, 0x00, 0},
+                 {0xe0, 0xc0, 0x80},
+                 {0xf0, 0xe0, 0x800},
+                 {0xf8, 0xf0, 0x10000}};
+    for (size_t n = 1; n <= 4; n++) {
+        if ((at[0] & kinds[n - 1].mask) != kinds[n - 1].bits) {
+            continue;
+        }
+        unsigned code = at[0] & (unsigned char)~kinds[n - 1].mask;
+        for (size_t i = 1; i < n; i++) {
+            if ((at[i] & 0xc0) != 0x80) {
+                return 0;
+            }
+            code = code << 6 | (at[i] & 0x3f);
+        }
+        bool is_control = code < 0x20 || (code >= 0x7f && code < 0xa0) ||
+                          (code >= 0x200e && code <= 0x200f) ||
+                          (code >= 0x202a && code <= 0x202e) ||
+                          (code >= 0x2066 && code <= 0x2069);
+        return code < kinds[n - 1].least || is_control ? 0 : n;
+    }
+    return 0;
+}
+
+void coxi_watcher_plain(char *text)
+{
+    unsigned char *at = (unsigned char *)text;
+    while (*at != '\0') {
+        size_t n = character(at);
+        if (n == 0) {
+            *at = '?';
+            n = 1;
+        }
+        at += n;
+    }
+}

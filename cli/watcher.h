@@ -1,0 +1,41 @@
+/*
+ * What a run has recorded, for the commands that show it: from a client that serves it over
+ * HTTP, or from the file in the run's directory, of a run that goes on or is over.
+ * One thread.
+ */
+#ifndef COXI_CLI_WATCHER_H
+#define COXI_CLI_WATCHER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/buffer.h"
+
+struct coxi_watcher;
+
+/*
+ * `where`: a directory, or an address ("127.0.0.1:8080", "http://...", a port of this
+ * host). A directory whose `checkpoints` has the history will do. COX_EINVAL,
+ * COX_ENOENT: there is no history; COX_EIO; COX_ENOMEM.
+ */
+int coxi_watcher_open(const char *where, struct coxi_watcher **ret);
+void coxi_watcher_close(struct coxi_watcher *watch); /* takes NULL */
+
+/*
+ * Appends the records since the last call (at first all) to *lines, as lines of JSON. *ret_anew:
+ * the source has begun anew, so forget what it has said before. COX_EIO: the
+ * client does not answer now; the next call tries again.
+ */
+int coxi_watcher_next(struct coxi_watcher *watch, struct coxi_buffer *lines,
+                      bool *ret_anew);
+
+/* Waits for `ms`. False: SIGINT or SIGTERM has come meanwhile, or before. The first call
+ * of any watch installs the handlers. */
+bool coxi_watcher_pause(int ms);
+
+/* Replaces what a terminal must not get (control characters, and bytes that are no UTF-8)
+ * by '?', in place. */
+void coxi_watcher_plain(char *text);
+
+#endif

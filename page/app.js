@@ -1,0 +1,172 @@
+// The page: asks the client for a run's history, then follows its events, and draws once a second, or
+// when something has happened. When the client does not answer, it tries again and goes on where it was.
+import { Fleet } from "./fleet.js";
+import { isNumber } from "./format.js";
+import { Metrics } from "./metrics.js";
+import { Model } from "./model.js";
+import { Overview } from "./overview.js";
+import { Events, Logs, Settings } from "./panels.js";
+import { Tasks } from "./tasks.js";
+
+const DRAW_MS = 1000;
+const DRAW_SOON_MS = 100; // what has happened is shown at once
+const SILENT_MS = 12000; // a client samples every second
+const AGAIN_MS = [300, 600, 1000, 2000];
+
+// "connecting", "live", "lost", or "over": a run that is read from a file
+const link = { state: "connecting" };
+const model = new Model();
+const parts = [new Overview(model, link), new Metrics(model), new Fleet(model), new Events(model), new Settings(model)];
+new Tasks(link);
+new Logs(link);
+
+/* ---- drawing */
+
+let timer = null;
+let drawnAt = 0;
+
+function draw() {
+  timer = null;
+  drawnAt = performance.now();
+  for (const part of parts) {
+    part.update();
+  }
+}
+
+function drawSoon(delay = DRAW_MS) {
+  if (timer === null || delay < DRAW_MS) {
+    clearTimeout(timer);
+    timer = setTimeout(() => requestAnimationFrame(draw), Math.max(0, drawnAt + delay - performance.now()));
+  }
+}
+
+function become(state, delay = DRAW_SOON_MS) {
+  if (link.state !== state) {
+    link.state = state;
+    drawSoon(delay);
+  }
+}
+
+/* ---- following */
+
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+async function get(path) {
+  const answer = await fetch(path, { signal: AbortSignal.timeout(20000) });
+  if (!answer.ok) {
+    throw new Error(`${path}: ${answer.status}`);
+  }
+  return answer;
+}
+
+function addLine(line) {
+  if (line === "") {
+    return;
+  }
+  try {
+    model.add(JSON.parse(line));
+  } catch {
+    // a line that was cut, at the end of a file; the next answer has it whole
+  }
+}
+
+// The records after the newest that is known, in pieces: a long history must not block the page.
+async function catchUp() {
+  const state = await (await get("/api/state")).json();
+  const isOther = model.run !== null && isNumber(state.seq) && (state.seq < model.seq || (state.run?.run ?? model.run.run) !== model.run.run);
+  if (isOther) {
+    model.clear();
+  }
+  const answer = await get(`/api/history?since=${model.seq}`);
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    const lines = (rest + (value ?? "")).split("\n");
+    rest = done ? "" : lines.pop();
+    for (let i = 0; i < lines.length; i++) {
+      addLine(lines[i]);
+      if (i % 1000 === 999) {
+        drawSoon();
+        await pause(0);
+      }
+    }
+    if (done) {
+      break;
+    }
+  }
+  drawSoon(DRAW_SOON_MS);
+  become(state.live === false ? "over" : "live");
+}
+
+// Follows the events until they end, fall silent or have to be asked for again. Of a run that is
+// over nothing is expected; if something comes all the same, somebody goes on with it.
+function follow() {
+  return new Promise((resolve) => {
+    const source = new EventSource(`/events?since=${model.seq}`);
+    let heard = performance.now();
+    const watch = setInterval(() => link.state === "live" && performance.now() - heard > SILENT_MS && end(), 1000);
+    function end() {
+      clearInterval(watch);
+      source.close();
+      resolve();
+    }
+    source.onmessage = (event) => {
+      heard = performance.now();
+      const happened = model.eventsVersion;
+      addLine(event.data);
+      drawSoon(model.eventsVersion === happened ? DRAW_MS : DRAW_SOON_MS);
+      become("live");
+    };
+    source.addEventListener("reset", end);
+    source.onerror = end;
+  });
+}
+
+async function run() {
+  for (let failures = 0; ; ) {
+    try {
+      await catchUp();
+      failures = 0;
+      await follow();
+    } catch {
+      become("lost");
+      await pause(AGAIN_MS[Math.min(failures++, AGAIN_MS.length - 1)]);
+    }
+  }
+}
+
+/* ---- light and dark, keys, the section in view */
+
+const preferred = matchMedia("(prefers-color-scheme: dark)");
+
+function setScheme(scheme) {
+  document.documentElement.dataset.scheme = scheme;
+  document.getElementById("scheme").textContent = scheme === "dark" ? "Light" : "Dark";
+  drawSoon();
+}
+
+setScheme(localStorage.getItem("scheme") ?? (preferred.matches ? "dark" : "light"));
+preferred.addEventListener("change", () => localStorage.getItem("scheme") ?? setScheme(preferred.matches ? "dark" : "light"));
+document.getElementById("scheme").addEventListener("click", () => {
+  const scheme = document.documentElement.dataset.scheme === "dark" ? "light" : "dark";
+  localStorage.setItem("scheme", scheme);
+  setScheme(scheme);
+});
+
+const links = [...document.querySelectorAll("nav a")];
+document.addEventListener("keydown", (event) => {
+  const target = event.target;
+  const types = target.matches("input[type=search], select, textarea");
+  const chosen = /^[1-9]$/.test(event.key) && !types && !event.ctrlKey && !event.metaKey && !event.altKey ? links[event.key - 1] : undefined;
+  chosen?.click();
+});
+const inView = new IntersectionObserver((entries) => {
+  for (const entry of entries) {
+    links.find((a) => a.hash === `#${entry.target.id}`).toggleAttribute("aria-current", entry.isIntersecting);
+  }
+}, { rootMargin: "-30% 0px -65% 0px" });
+document.querySelectorAll("main section").forEach((section) => inView.observe(section));
+document.querySelectorAll("form").forEach((form) => form.addEventListener("submit", (event) => event.preventDefault()));
+
+run();

@@ -1,0 +1,252 @@
+// What the page knows of a run: the records of its history, put in order. Nothing here touches the
+// document. Everything is bounded, so that the page can stay open for weeks.
+import { isNumber } from "./format.js";
+
+const POINTS_MAX = 20000; // of a curve; then every 2nd is dropped
+const EVENTS_MAX = 2000;
+const NAMES_MAX = 500; // curves; further names are not shown
+const GAP_S = 10; // samples that are further apart are not joined by a line
+
+// Values of one name and source, in the order of steps.
+class Scalar {
+  constructor(source) {
+    this.source = source;
+    this.x = []; // steps
+    this.t = [];
+    this.y = [];
+    this.seq = []; // of their records
+    this.odd = null; // the newest value, if it is no number: "NaN"
+    this.version = 0;
+  }
+
+  // For an equal step the newest value counts.
+  push(seq, step, t, value) {
+    let end = this.x.length;
+    while (end > 0 && this.x[end - 1] > step) {
+      end--;
+    }
+    const replaced = end > 0 && this.x[end - 1] === step ? 1 : 0;
+    [step, t, value, seq].forEach((v, i) => this.columns()[i].splice(end - replaced, replaced, v));
+    this.version++;
+    if (this.x.length > POINTS_MAX) {
+      thin(this.columns());
+    }
+  }
+
+  // A client goes on from a checkpoint: what was logged after it is void, because it is logged again.
+  forget(resumed) {
+    const isKept = resumed.seq > 0 ? (i) => this.seq[i] <= resumed.seq : (i) => this.x[i] <= resumed.closure;
+    const kept = this.x.map((_, i) => isKept(i));
+    for (const column of this.columns()) {
+      column.splice(0, column.length, ...column.filter((_, i) => kept[i]));
+    }
+    this.version++;
+  }
+
+  columns() {
+    return [this.x, this.t, this.y, this.seq];
+  }
+}
+
+function thin(columns) {
+  for (const column of columns) {
+    let n = 0;
+    for (let i = 0; i < column.length; i += 2) {
+      column[n++] = column[i];
+    }
+    column.length = n;
+  }
+}
+
+const LEVELS = ["debug", "info", "warning", "error"];
+
+// "warn", 2 and "warning" are one level.
+export function levelOf(level) {
+  const name = isNumber(level) ? LEVELS[level] : String(level ?? "info").replace(/^warn$/, "warning");
+  return LEVELS.includes(name) ? name : "info";
+}
+
+export class Model {
+  constructor() {
+    this.clear();
+  }
+
+  clear() {
+    this.seq = 0;
+    this.begun = null; // time of the first record
+    this.newest = null; // time of the newest one
+    this.run = null;
+    this.config = null;
+    this.sample = null;
+    this.scalars = new Map(); // name -> Map(source -> Scalar)
+    this.curves = { t: [], rate: [], commits: [], queued: [], in_flight: [], ready: [], bytes: [] };
+    this.curvesVersion = 0;
+    this.workers = new Map(); // index -> newest values
+    this.workersVersion = 0;
+    this.ps = new Map();
+    this.psVersion = 0;
+    this.events = [];
+    this.eventsVersion = 0;
+    this.configVersion = 0;
+    this.checkpoints = []; // {number, step, t}
+    this.restarts = []; // {step, t}
+    this.marksVersion = 0;
+    this.commitsBefore = null;
+    this.over = false; // the run has said that it ended
+  }
+
+  // Takes one record. Records that were seen before are ignored.
+  add(record) {
+    if (record === null || typeof record !== "object" || !isNumber(record.seq) || record.seq <= this.seq) {
+      return;
+    }
+    this.seq = record.seq;
+    if (isNumber(record.t)) {
+      this.begun ??= record.t;
+      this.newest = record.t;
+    }
+    const take = TAKERS[record.kind];
+    if (take !== undefined) {
+      take(this, record);
+    }
+  }
+
+  scalar(name, source) {
+    let sources = this.scalars.get(name);
+    if (sources === undefined) {
+      if (this.scalars.size >= NAMES_MAX) {
+        return null;
+      }
+      sources = new Map();
+      this.scalars.set(name, sources);
+    }
+    if (!sources.has(source)) {
+      sources.set(source, new Scalar(source));
+    }
+    return sources.get(source);
+  }
+
+  forget(resumed) {
+    for (const sources of this.scalars.values()) {
+      sources.forEach((scalar) => scalar.forget(resumed));
+    }
+  }
+
+  // Steps a second over the last samples.
+  recentRate(seconds = 30) {
+    const { t, rate } = this.curves;
+    let sum = 0;
+    let n = 0;
+    for (let i = t.length - 1; i >= 0 && t[i] > t[t.length - 1] - seconds; i--) {
+      if (isNumber(rate[i])) {
+        sum += rate[i];
+        n++;
+      }
+    }
+    return n > 0 ? sum / n : null;
+  }
+}
+
+const TAKERS = {
+  run(model, record) {
+    const before = model.run;
+    model.run = record;
+    model.over = false;
+    model.configVersion++;
+    const again = before !== null && (before.pid !== record.pid || before.generation !== record.generation);
+    if (again) {
+      model.commitsBefore = null;
+      model.restarts.push({ step: record.resumed?.closure ?? model.sample?.step ?? 0, t: record.t });
+      if (record.resumed) {
+        model.forget(record.resumed);
+      }
+      model.marksVersion++;
+      model.workers.clear();
+      model.ps.clear();
+    }
+  },
+
+  config(model, record) {
+    model.config = record.config;
+    model.configVersion++;
+  },
+
+  sample(model, record) {
+    const curves = model.curves;
+    const last = curves.t.length - 1;
+    const since = last >= 0 ? record.t - curves.t[last] : 0;
+    let commits = null;
+    if (isNumber(record.commits)) {
+      const before = model.commitsBefore;
+      commits = before !== null && since > 0 && record.commits >= before ? (record.commits - before) / since : null;
+      model.commitsBefore = record.commits;
+    }
+    if (since > GAP_S) {
+      pushSample(curves, record.t - since + 0.001, null, null);
+    }
+    pushSample(curves, record.t, record, commits);
+    model.sample = record;
+    model.curvesVersion++;
+  },
+
+  workers(model, record) {
+    const list = record.workers ?? record.list ?? [];
+    for (const worker of list) {
+      if (isNumber(worker?.index)) {
+        model.workers.set(worker.index, { ...model.workers.get(worker.index), ...worker });
+      }
+    }
+    model.workersVersion++;
+  },
+
+  ps(model, record) {
+    for (const ps of record.ps ?? record.list ?? []) {
+      if (isNumber(ps?.index)) {
+        model.ps.set(ps.index, { ...model.ps.get(ps.index), ...ps });
+      }
+    }
+    model.psVersion++;
+  },
+
+  // NaN and infinity come as texts: a gap in the curve.
+  scalar(model, record) {
+    if (isNumber(record.step) && record.value !== undefined) {
+      const value = isNumber(record.value) ? record.value : null;
+      const scalar = model.scalar(String(record.name), String(record.source ?? "client"));
+      scalar?.push(record.seq, record.step, record.t, value);
+      if (scalar !== null) {
+        scalar.odd = value === null ? String(record.value) : null;
+      }
+    }
+  },
+
+  event(model, record) {
+    model.events.push({ ...record, level: levelOf(record.level) });
+    if (model.events.length > EVENTS_MAX) {
+      model.events.splice(0, EVENTS_MAX / 10);
+    }
+    model.eventsVersion++;
+    if (record.code === "run_over" || record.name === "run_over") {
+      model.over = true;
+    }
+  },
+
+  checkpoint(model, record) {
+    model.checkpoints.push({ number: record.number, step: record.closure, t: record.t, seconds: record.seconds });
+    if (model.checkpoints.length > EVENTS_MAX) {
+      thin([model.checkpoints]);
+    }
+    model.marksVersion++;
+  },
+};
+
+function pushSample(curves, t, record, commits) {
+  const { workers_ready: ready, ps_bytes: bytes, rate, queued, in_flight } = record ?? {};
+  const values = { t, rate, commits, queued, in_flight, ready, bytes };
+  for (const [name, column] of Object.entries(curves)) {
+    column.push(isNumber(values[name]) ? values[name] : null);
+  }
+  if (curves.t.length > POINTS_MAX) {
+    thin(Object.values(curves));
+  }
+}

@@ -1,0 +1,207 @@
+// The first things that people ask: how is it, how far, how fast, what is wrong.
+import { bytes, clock, duration, h, micros, number, plural, rate, say, short, show } from "./format.js";
+import { stateOf, workerName } from "./fleet.js";
+import { Table } from "./table.js";
+
+const ALERTS_MAX = 4;
+
+const isDown = (peer) => ["down", "waits"].includes(stateOf(peer)[1]);
+
+export class Overview {
+  constructor(model, link) {
+    this.model = model;
+    this.link = link;
+    this.tiles = new Map();
+    this.alerts = [];
+    this.alertsPlace = document.getElementById("alerts");
+    this.profile = new Table(document.getElementById("profile-table"), "Time of a step, by function", profileColumns());
+  }
+
+  update() {
+    const status = this.status();
+    const pill = document.getElementById("status");
+    say(pill, status.word);
+    pill.dataset.tone = status.tone;
+    this.head(status);
+    say(document.getElementById("sentence"), this.sentence(status));
+    this.progress();
+    this.numbers();
+    this.warn();
+    const { bound, profile } = this.model.sample ?? {};
+    const functions = Object.entries(profile ?? {}).map(([name, times]) => ({ name, ...times }));
+    show(document.getElementById("bound-card"), Boolean(bound) || functions.length > 0);
+    say(document.getElementById("bound"), bound ? String(bound) : "");
+    show(document.getElementById("profile-table"), functions.length > 0);
+    this.profile.update(functions);
+  }
+
+  down() {
+    const ps = [...this.model.ps.values()].filter(isDown);
+    const workers = [...this.model.workers.values()].filter(isDown);
+    return { ps, workers };
+  }
+
+  status() {
+    const { model, link } = this;
+    if (link.state === "over") {
+      return { word: "over", tone: "" };
+    }
+    if (link.state === "connecting") {
+      return { word: "connecting", tone: "" };
+    }
+    if (link.state === "lost") {
+      const { done, total } = this.extent();
+      return model.over || (total > 0 && done >= total) ? { word: "over", tone: "" } : { word: "no answer", tone: "bad" };
+    }
+    const { ps, workers } = this.down();
+    if (ps.length > 0) {
+      return { word: `waits for ${ps.length === 1 ? `ps ${ps[0].index}` : `${ps.length} ps`}`, tone: "bad" };
+    }
+    if (workers.length > 0) {
+      return { word: `${workers.length === 1 ? workerName(workers[0]) : plural(workers.length, "worker")} away`, tone: "warn" };
+    }
+    const { queued = 0, in_flight: flying = 0 } = model.sample ?? {};
+    return queued + flying === 0 && model.sample !== null ? { word: "idle", tone: "" } : { word: "training", tone: "good" };
+  }
+
+  head(status) {
+    const { run } = this.model;
+    const name = run?.program ? String(run.program).split("/").pop() : "A run";
+    say(document.getElementById("program"), name);
+    const title = `${name}: ${status.word}`;
+    if (document.title !== title) {
+      document.title = title;
+    }
+    const parts = [];
+    if (run !== null) {
+      parts.push(`run ${run.run}`, `process ${run.pid} on ${run.host}`);
+    }
+    if (this.model.begun !== null) {
+      parts.push(`since ${clock(this.model.begun)}`, duration(this.model.newest - this.model.begun));
+    }
+    say(document.getElementById("meta"), parts.join(" · "));
+  }
+
+  sentence(status) {
+    const { sample, newest } = this.model;
+    if (sample === null) {
+      return this.link.state === "lost" ? "The client does not answer. Trying again." : "Waiting for the first numbers.";
+    }
+    const speed = this.model.recentRate();
+    const done = `${plural(sample.done ?? 0, "step")} done`;
+    if (status.word === "over") {
+      return `This run is over: ${done}. Last heard of at ${clock(newest)}.`;
+    }
+    if (status.word === "no answer") {
+      return `The client does not answer since ${clock(newest)}; this page tries again by itself. Until then: ${done}.`;
+    }
+    if (status.word === "idle") {
+      return `${done}. No step waits or is under way.`;
+    }
+    const { left } = this.extent();
+    const eta = left > 0 ? ` About ${duration(left)} left, until ${clock(Date.now() / 1000 + left)}.` : "";
+    const { data } = sample;
+    const records = data === undefined ? "" : ` ${epochOf(data)}${number(data.records)} records, ${rate(data.records_rate)} a second.`;
+    return `${done}, ${rate(speed)} a second.${records}${eta}`;
+  }
+
+  // How far the run is, in tasks of its data sets; without any, or with endless ones, nobody knows.
+  extent() {
+    const { done = 0, total = 0, eta_s: left = null } = this.model.sample?.data ?? {};
+    return { done, total, left };
+  }
+
+  progress() {
+    const { done, total } = this.extent();
+    const bar = document.getElementById("progress");
+    show(bar, total > 0);
+    if (!bar.hidden) {
+      const percent = Math.min(100, (100 * done) / total);
+      bar.setAttribute("aria-valuenow", percent.toFixed(1));
+      bar.setAttribute("aria-valuetext", `${percent.toFixed(1)} %: ${number(done)} of ${number(total)} tasks`);
+      bar.firstElementChild.style.setProperty("--done", `${percent.toFixed(2)}%`);
+    }
+  }
+
+  // The tiles: a name, its value, and whether it needs attention.
+  numbers() {
+    const { sample: s, model } = { sample: this.model.sample ?? {}, model: this.model };
+    const ps = [...model.ps.values()];
+    const psUp = ps.filter((p) => stateOf(p)[1] === "up").length;
+    const workers = [...model.workers.values()].filter((w) => stateOf(w)[1] !== "gone");
+    const ready = workers.filter((w) => stateOf(w)[1] === "up").length;
+    const { done, total } = this.extent();
+    this.tile("Progress", total > 0 ? `${Math.min(100, (100 * done) / total).toFixed(1)} %` : null);
+    this.tile("Steps per second", rate(model.recentRate(5)));
+    this.tile("Steps done", short(s.done));
+    this.tile("Waiting", short(s.queued));
+    this.tile("Under way", short(s.in_flight));
+    this.tile("Failed", s.failed > 0 ? short(s.failed) : null, "bad");
+    this.tile("Workers ready", `${ready} / ${workers.length}`, ready < workers.length ? "warn" : "");
+    this.tile("Ps up", `${psUp} / ${ps.length}`, psUp < ps.length ? "bad" : "");
+    this.tile("Commits", short(s.commits));
+    this.tile("Table rows", short(s.table_rows));
+    this.tile("Memory on ps", bytes(s.ps_bytes));
+    const last = model.checkpoints[model.checkpoints.length - 1];
+    this.tile("Last checkpoint", last === undefined ? null : `${last.number}, ${ago(last.t, model.newest)}`);
+    this.tile("Rounds", s.rounds > 0 ? short(s.rounds) : null);
+    this.tile("Sent again", s.put_back > 0 ? short(s.put_back) : null);
+  }
+
+  tile(name, value, tone = "") {
+    let tile = this.tiles.get(name);
+    if (tile === undefined) {
+      tile = h("div", {}, h("dt", {}, name), h("dd"));
+      this.tiles.set(name, tile);
+      document.getElementById("tiles").append(tile);
+    }
+    show(tile, value !== null);
+    say(tile.lastElementChild, value ?? "");
+    tile.lastElementChild.dataset.tone = tone;
+  }
+
+  // What is wrong now, with the text of the event that told it.
+  warn() {
+    const { ps, workers } = this.link.state === "live" ? this.down() : { ps: [], workers: [] };
+    const list = ps.map((p) => ({ tone: "bad", name: `ps ${p.index} is ${stateOf(p)[0]}`, text: this.lastText("ps", p.index) }));
+    if (workers.length > ALERTS_MAX) {
+      list.push({ tone: "warn", name: `${workers.length} workers are not ready`, text: "The table of workers has them first." });
+    } else {
+      list.push(...workers.map((w) => ({ tone: "warn", name: `${workerName(w)}: ${stateOf(w)[0]}`, text: this.lastText("worker", w.index) })));
+    }
+    const key = JSON.stringify(list);
+    if (key !== this.shownAlerts) {
+      this.shownAlerts = key;
+      this.alertsPlace.replaceChildren(...list.map((a) =>
+        h("p", { class: "alert", "data-tone": a.tone }, h("strong", {}, a.name), a.text)));
+      show(this.alertsPlace, list.length > 0);
+    }
+  }
+
+  lastText(kind, index) {
+    const event = this.model.events.findLast((e) => e[kind] === index && (e.level === "warning" || e.level === "error"));
+    return event === undefined ? "" : ` ${event.text ?? ""}`;
+  }
+}
+
+const epochOf = (data) => (data.epochs > 0 ? `Epoch ${Math.min(data.epoch + 1, data.epochs)} of ${data.epochs}: ` : "");
+
+function ago(t, now) {
+  const s = Math.max(0, now - t);
+  return s < 90 ? `${Math.round(s)} s ago` : s < 5400 ? `${Math.round(s / 60)} min ago` : `${Math.round(s / 3600)} h ago`;
+}
+
+function profileColumns() {
+  const time = (label, key) => ({ label, kind: "number", text: (f) => micros(f[key]), order: (f) => f[key], share: (f) => f[key] / Math.max(f.step_us ?? 0, f.compute_us ?? 0, 1) });
+  const plain = (label, key, format) => ({ label, kind: "number", text: (f) => format(f[key]), order: (f) => f[key] });
+  return [
+    { label: "Function", text: (f) => f.name },
+    plain("Steps", "n", short),
+    time("Waits for records", "data_us"),
+    time("Waits for pulls", "pull_us"),
+    time("Computes", "compute_us"),
+    time("Commits", "commit_us"),
+    plain("Half take less than", "p50_us", micros),
+    plain("99 % take less than", "p99_us", micros),
+  ];
+}

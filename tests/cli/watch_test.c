@@ -1,0 +1,185 @@
+/* coxswain status, top, events and page: a run in its directory. */
+#include <fcntl.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/http/visitor.h"
+#include "tests/program.h"
+#include "tests/test.h"
+
+/* A run of a moment ago, with what a terminal must not get. */
+static const char *write_run(const char *worker_state)
+{
+    char text[4096];
+    double now = (double)time(NULL);
+    const char *dir = coxi_test_path("run");
+    (void)mkdir(dir, 0700);
+    int n = snprintf(
+        text, sizeof(text),
+        "{\"seq\":1,\"t\":%.3f,\"kind\":\"run\",\"run\":\"ab\",\"pid\":7,\"host\":"
+        "\"h\","
+        "\"program\":\"/bin/train\\u001b[2J\"}\n"
+        "{\"seq\":2,\"t\":%.3f,\"kind\":\"sample\",\"done\":50,\"data\":{\"done\":1,"
+        "\"total\":4,\"eta_s\":15},\"rate\":"
+        "10,"
+        "\"queued\":3,\"in_flight\":4,\"failed\":0,\"ps_bytes\":2048,\"step\":50}\n"
+        "{\"seq\":3,\"t\":%.3f,\"kind\":\"ps\",\"ps\":[{\"index\":0,\"state\":\"up\","
+        "\"address\":\"tcp://p\",\"bytes\":2048,\"rows\":9}]}\n"
+        "{\"seq\":4,\"t\":%.3f,\"kind\":\"workers\",\"workers\":[{\"index\":0,"
+        "\"state\":"
+        "\"ready\",\"address\":\"tcp://w\",\"rate\":10,\"step_us\":1500},{\"index\":1,"
+        "\"state\":\"%s\",\"address\":\"tcp://v\"}]}\n"
+        "{\"seq\":5,\"t\":%.3f,\"kind\":\"scalar\",\"name\":\"loss\",\"source\":"
+        "\"train\","
+        "\"step\":50,\"value\":0.25}\n"
+        "{\"seq\":6,\"t\":%.3f,\"kind\":\"event\",\"code\":\"worker_lost\",\"level\":"
+        "\"warning\",\"text\":\"worker 1 \\u001b[31mis lost\",\"worker\":1}\n",
+        now, now, now, now, worker_state, now, now);
+    coxi_test_write(coxi_test_path("run/metrics.jsonl"), text, (size_t)n);
+    return dir;
+}
+
+static void assert_prints(int code, const char *const *argv, const char *part)
+{
+    struct program program;
+    assert_int_equal(code, program_run(&program, argv));
+    char *output = program_output(&program);
+    if (strstr(output, part) == NULL || strchr(output, '\033') != NULL) {
+        fail_msg("'%s' is not in, or an escape is: %s", part, output);
+    }
+    free(output);
+}
+
+TEST(status_says_how_far_a_run_is)
+{
+    const char *dir = write_run("ready");
+    const char *const argv[] = {"coxswain", "status", dir, NULL};
+    assert_prints(0, argv, "50 steps done, 25.0 % of its data, about 15 s left");
+    assert_prints(0, argv, "workers 2 of 2 ready");
+    assert_prints(0, argv, "loss 0.25 (train, step 50)");
+    assert_prints(0, argv, "train?[2J, run ab (process 7 on h)");
+}
+
+TEST(status_exits_3_if_a_worker_is_away)
+{
+    const char *dir = write_run("away");
+    const char *const argv[] = {"coxswain", "status", dir, NULL};
+    assert_prints(3, argv, "workers 1 of 2 ready");
+}
+
+TEST(status_is_also_json)
+{
+    struct program program;
+    const char *dir = write_run("ready");
+    assert_int_equal(0, program_run(&program, (const char *[]){"coxswain", "status",
+                                                               "--json", dir, NULL}));
+    char *output = program_output(&program);
+    json_t *whole = json_loads(output, 0, NULL);
+    assert_non_null(whole);
+    json_t *sample = json_object_get(whole, "sample");
+    assert_int_equal(50, json_integer_value(json_object_get(sample, "done")));
+    json_decref(whole);
+    free(output);
+}
+
+TEST(top_prints_plain_tables_where_there_is_no_terminal)
+{
+    const char *dir = write_run("away");
+    const char *const argv[] = {"coxswain",   "top", "--count", "2",
+                                "--interval", "0.1", dir,       NULL};
+    assert_prints(0, argv, "    1  away");
+    assert_prints(0, argv, "1.5 ms");
+    assert_prints(0, argv, "2.0 KiB");
+}
+
+TEST(events_are_printed_and_followed)
+{
+    struct program program;
+    const char *dir = write_run("ready");
+    const char *const argv[] = {"coxswain", "events", dir, NULL};
+    static const char more[] =
+        "{\"seq\":7,\"t\":1,\"kind\":\"event\",\"code\":\"ps_lost\","
+        "\"level\":\"warning\",\"text\":\"ps 0 is lost\"}\n";
+    assert_prints(0, argv, "warning worker_lost: worker 1 ?[31mis lost");
+    program_start(&program,
+                  (const char *[]){"coxswain", "events", "--follow", dir, NULL});
+    program_wait_printed(&program, "worker_lost");
+    int fd = open(coxi_test_path("run/metrics.jsonl"), O_WRONLY | O_APPEND);
+    assert_int_equal(sizeof(more) - 1, write(fd, more, sizeof(more) - 1));
+    (void)close(fd);
+    program_wait_printed(&program, "ps_lost: ps 0 is lost");
+    program_kill(&program, SIGTERM);
+    assert_int_equal(0, program_wait(&program));
+}
+
+/* What `coxswain page` prints first. */
+static void page_start(struct program *program, const char *dir, char ret_url[128])
+{
+    program_start(program, (const char *[]){"coxswain", "page", dir, NULL});
+    program_wait_printed(program, "/\n");
+    char *output = program_output(program);
+    assert_int_equal(1, sscanf(output, "%127s", ret_url));
+    ret_url[strlen(ret_url) - 1] = '\0'; /* the slash */
+    free(output);
+}
+
+/* Of a program's output directory, too, in which the history is in `checkpoints`. */
+TEST(page_serves_a_directory_and_follows_it)
+{
+    struct program program;
+    char url[128];
+    static const char more[] = "{\"seq\":7,\"t\":1,\"kind\":\"sample\",\"done\":51}\n";
+    (void)write_run("ready");
+    assert_int_equal(0, mkdir(coxi_test_path("out"), 0700));
+    assert_int_equal(0,
+                     rename(coxi_test_path("run"), coxi_test_path("out/checkpoints")));
+    page_start(&program, coxi_test_path("out"), url);
+    int fd = visitor_connect(url);
+    visitor_say(fd, "GET /events?since=6 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+    free(visitor_hear_until(fd, "\r\n\r\n"));
+    int file =
+        open(coxi_test_path("out/checkpoints/metrics.jsonl"), O_WRONLY | O_APPEND);
+    assert_int_equal(sizeof(more) - 1, write(file, more, sizeof(more) - 1));
+    (void)close(file);
+    free(visitor_hear_until(fd, "\"done\":51"));
+    (void)close(fd);
+    program_kill(&program, SIGTERM);
+    assert_int_equal(0, program_wait(&program));
+}
+
+TEST(tools_read_a_served_run_by_its_address)
+{
+    struct program program;
+    char url[128];
+    page_start(&program, write_run("ready"), url);
+    char *served = visitor_get(url, "/api/state");
+    assert_non_null(strstr(served, "\"done\":50"));
+    free(served);
+    assert_prints(0, (const char *[]){"coxswain", "status", url, NULL},
+                  "25.0 % of its data");
+    assert_prints(0,
+                  (const char *[]){"coxswain", "status", strrchr(url, ':') + 1, NULL},
+                  "25.0 % of its data");
+    assert_prints(0,
+                  (const char *[]){"coxswain", "events", url + strlen("http://"), NULL},
+                  "worker_lost");
+    program_kill(&program, SIGTERM);
+    assert_int_equal(0, program_wait(&program));
+    assert_prints(1, (const char *[]){"coxswain", "status", url, NULL}, url);
+}
+
+TEST(tools_say_what_is_missing)
+{
+    const char *empty = coxi_test_dir();
+    assert_prints(1, (const char *[]){"coxswain", "status", empty, NULL}, empty);
+    assert_prints(1, (const char *[]){"coxswain", "top", "/no/such", NULL}, "/no/such");
+    assert_prints(2, (const char *[]){"coxswain", "page", empty, NULL},
+                  "metrics.jsonl");
+    assert_prints(2, (const char *[]){"coxswain", "status", "a", "b", NULL}, "say:");
+    assert_prints(2, (const char *[]){"coxswain", "events", "--oars", NULL}, "--oars");
+}

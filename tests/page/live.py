@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+"""Looks at the page of a real run in headless Chromium: finds elements by role, compares values
+with cox_stats, kills a ps, a worker and the client, and sees the page say so.
+
+  live.py CLIENT MODULE COXSWAIN [PICTURES]
+
+Exits with 77 if there is no Chromium.
+"""
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import urllib.request
+
+from browser import Browser, program
+
+PATIENCE_S = 60  # with sanitizers, on a busy machine
+
+
+class Client:
+    """The client of a run, and the daemons that it has started."""
+
+    def __init__(self, argv, directory, address):
+        self.errors = open(os.path.join(directory, "errors"), "ab")
+        self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=self.errors, text=True,
+                                        env={**os.environ, "COX_HTTP": address})
+        self.url = self.process.stdout.readline().strip()
+        if not self.url.startswith("http://"):
+            with open(self.errors.name, encoding="utf-8") as errors:
+                raise RuntimeError(f"the client serves nothing: {errors.read()}")
+
+    def get(self, path):
+        return json.load(urllib.request.urlopen(self.url.rstrip("/") + path, timeout=20))
+
+    def daemons(self, name):
+        """The processes of that name that the client has begun, by age."""
+        parents = {}
+        names = {}
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+                    begin, _, end = file.read().rpartition(")")
+            except OSError:
+                continue
+            names[int(pid)] = begin.partition("(")[2]
+            parents[int(pid)] = int(end.split()[1])
+
+        def is_ours(pid):
+            while pid in parents and pid != self.process.pid:
+                pid = parents[pid]
+            return pid == self.process.pid
+
+        return sorted(pid for pid in parents if is_ours(pid) and names[pid] == name[:15])
+
+    def end(self):
+        if self.process.poll() is None:
+            self.process.terminate()
+        self.process.wait(PATIENCE_S)
+        self.process.stdout.close()
+        self.errors.close()
+
+
+def check(what, holds):
+    print(("ok: " if holds else "FAILED: ") + what, flush=True)
+    if not holds:
+        sys.exit(1)
+
+
+class Page:
+    def __init__(self, browser):
+        self.browser = browser
+
+    def text(self, selector):
+        return self.browser.run(f"document.querySelector({json.dumps(selector)})?.textContent ?? ''")
+
+    def tile(self, name):
+        script = f"[...document.querySelectorAll('#tiles div')].find(d => d.firstChild.textContent === {json.dumps(name)})"
+        return self.browser.run(f"{script}?.hidden === false ? {script}.lastChild.textContent : ''")
+
+    def number(self, name):
+        text = self.tile(name).replace(",", "")
+        match = re.match(r"[\d.]+", text)
+        return float(match[0]) * {"k": 1e3, "M": 1e6}.get(text[-1:], 1) if match else None
+
+    def until(self, what, question):
+        self.browser.wait_for(question, PATIENCE_S, what)
+        check(what, True)
+
+    def rows(self, place):
+        return self.browser.run(
+            f"[...document.querySelectorAll('#{place} tbody tr')].filter(r => !r.hidden)"
+            ".map(r => [...r.cells].filter(c => !c.hidden).map(c => c.textContent))")
+
+
+def look_at_roles(page, browser):
+    for role, name in (("heading", "Curves"), ("heading", "Workers"), ("table", "Workers"), ("table", "Parameter servers"),
+                       ("columnheader", "Steps/s"), ("rowheader", "ps 0"), ("rowheader", "worker 1"), ("navigation", "Sections"),
+                       ("radio", "by step"), ("button", "Step time"), ("status", None)):
+        page.until(f"there is a {role} {name or ''}", lambda: browser.by_role(role, name))
+    check("each image says what it shows", all(browser.by_role("image")))
+
+
+def look_at_names(page, browser):
+    """Names from outside are text."""
+    page.until("a metric's name is text", lambda: "<img src=x onerror=alert(1)>" in page.text("#curves"))
+    page.until("the step's scalar is there", lambda: "loss0.7" in page.text("#curves"))
+    page.until("a setting's value is text", lambda: "<script>alert(1)</script>" in page.text("#config-table"))
+    page.until("a function's name is text", lambda: browser.run("document.getElementById('bound-card').hidden")
+               or "<b/onclick=alert(1)>work</b>" in page.text("#profile-table"))
+    check("no element came from a name", browser.run(
+        "document.querySelectorAll('main img, main script, main b[onclick], main u').length") == 0)
+
+
+def kill_and_see(page, browser, client):
+    page.until("all are up", lambda: page.tile("Ps up") == "2 / 2" and page.tile("Workers ready") == "3 / 3")
+    os.kill(client.daemons("coxswain-worker")[0], signal.SIGKILL)
+    page.until("the page says that a worker is lost", lambda: "worker lost" in page.text("#events-list"))
+    page.until("events are a list", lambda: browser.by_role("list", "Events, newest first"))
+    page.until("and that it is back", lambda: "worker back" in page.text("#events-list")
+               and page.tile("Workers ready") == "3 / 3")
+    os.kill(client.daemons("coxswain-ps")[0], signal.SIGKILL)
+    page.until("the page says that a ps is lost", lambda: "ps lost" in page.text("#events-list"))
+    page.until("and that it is back", lambda: "ps back" in page.text("#events-list") and page.tile("Ps up") == "2 / 2")
+
+
+def compare(page, client):
+    """When nothing runs any more, the page has the numbers of cox_stats."""
+    client.process.send_signal(signal.SIGUSR1)
+    stats = json.loads(client.process.stdout.readline())
+    state = client.get("/api/state")
+    check("the state is live", state["live"])
+
+    def shown():
+        return client.get("/api/state")["sample"]["done"] == stats["done"] and (
+            abs(page.number("Steps done") - stats["done"]) <= 0.005 * stats["done"] and
+            abs(page.number("Commits") - stats["commits"]) <= 0.005 * stats["commits"])
+
+    page.until("the page has the numbers of cox_stats", shown)
+    page.until("it says that nothing runs", lambda: page.text("#status") == "idle")
+    check("it has all workers", len(page.rows("workers-table")) == stats["workers"])
+    check("it has the steps of all workers", [r[0] for r in page.rows("workers-table")] == ["worker 0", "worker 1", "worker 2"])
+
+
+def points(browser):
+    return browser.run("document.querySelector('#curves figure [role=img]').getAttribute('aria-label')")
+
+
+def main():
+    if program() is None:
+        print("skipped: there is no Chromium (Debian package chromium)")
+        return 77
+    argv, pictures = sys.argv[1:3], sys.argv[4] if len(sys.argv) > 4 else None
+    with tempfile.TemporaryDirectory() as directory:
+        argv.insert(1, directory)
+        client = Client(argv, directory, "127.0.0.1:0")
+        browser = Browser()
+        page = Page(browser)
+        try:
+            browser.open(client.url)
+            look_at_roles(page, browser)
+            look_at_names(page, browser)
+            kill_and_see(page, browser, client)
+            compare(page, client)
+            if pictures:
+                browser.picture(os.path.join(pictures, "live.png"))
+            address = client.url.removeprefix("http://").rstrip("/")
+            events = page.text("#events-list").count("worker lost")
+            client.end()
+            page.until("the page says that the client is gone", lambda: page.text("#status") in ("no answer", "over"))
+            client = Client(argv, directory, address)
+            page.until("the page goes on with the next client", lambda: page.text("#status") == "training")
+            check("and has what came before", page.text("#events-list").count("worker lost") >= events)
+            browser.open(client.url)
+            page.until("a new browser has it, too", lambda: page.text("#events-list").count("worker lost") >= events)
+            client.end()
+            served = Client([sys.argv[3], "page", directory], directory, "")
+            browser.open(served.url)
+            page.until("the page of the directory has it when all is over",
+                       lambda: page.text("#events-list").count("worker lost") >= events and page.rows("workers-table"))
+            page.until("and says that it is over", lambda: page.text("#status") == "over")
+            check(f"no errors in the page {browser.errors}", not browser.errors)
+            client = served
+        finally:
+            browser.close()
+            client.end()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

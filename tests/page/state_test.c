@@ -1,0 +1,104 @@
+/* page/state: the newest of everything that records say. */
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "page/state.h"
+#include "tests/test.h"
+
+static json_t *state_of(const char *lines)
+{
+    struct coxi_state *state;
+    assert_code(0, coxi_state_new(&state));
+    coxi_state_take(state, lines, strlen(lines));
+    json_t *whole = coxi_state_json(state);
+    assert_non_null(whole);
+    coxi_state_free(state);
+    return whole;
+}
+
+static const char *text_at(json_t *list, size_t i, const char *name)
+{
+    return json_string_value(json_object_get(json_array_get(list, i), name));
+}
+
+TEST(a_state_without_records_says_nothing)
+{
+    json_t *whole = state_of("");
+    assert_int_equal(0, json_integer_value(json_object_get(whole, "seq")));
+    assert_true(json_is_null(json_object_get(whole, "run")));
+    assert_true(json_is_null(json_object_get(whole, "config")));
+    assert_int_equal(0, json_array_size(json_object_get(whole, "workers")));
+    json_decref(whole);
+}
+
+TEST(the_newest_of_each_kind_counts)
+{
+    json_t *whole =
+        state_of("{\"seq\":1,\"t\":1,\"kind\":\"sample\",\"done\":1}\n"
+                 "{\"seq\":2,\"t\":2,\"kind\":\"sample\",\"done\":7}\n"
+                 "{\"seq\":3,\"t\":2,\"kind\":\"config\",\"config\":{\"a\":1}}\n"
+                 "{\"seq\":2,\"t\":9,\"kind\":\"sample\",\"done\":9}\n");
+    json_t *sample = json_object_get(whole, "sample");
+    json_t *config = json_object_get(whole, "config");
+    assert_int_equal(7, json_integer_value(json_object_get(sample, "done")));
+    assert_int_equal(1, json_integer_value(json_object_get(config, "a")));
+    assert_int_equal(3, json_integer_value(json_object_get(whole, "seq")));
+    json_decref(whole);
+}
+
+TEST(changes_of_workers_are_merged_and_in_order)
+{
+    json_t *whole = state_of("{\"seq\":1,\"kind\":\"workers\",\"workers\":[{\"index\":"
+                             "10,\"state\":\"ready\"},"
+                             "{\"index\":2,\"state\":\"ready\",\"address\":\"a\"}]}\n"
+                             "{\"seq\":2,\"kind\":\"workers\",\"workers\":[{\"index\":"
+                             "2,\"state\":\"away\"}]}\n");
+    json_t *workers = json_object_get(whole, "workers");
+    assert_int_equal(2, json_array_size(workers));
+    assert_string_equal("away", text_at(workers, 0, "state"));
+    assert_string_equal("a", text_at(workers, 0, "address"));
+    assert_string_equal("ready", text_at(workers, 1, "state"));
+    json_decref(whole);
+}
+
+TEST(the_workers_of_an_older_client_are_forgotten)
+{
+    json_t *whole =
+        state_of("{\"seq\":1,\"kind\":\"workers\",\"workers\":[{\"index\":0}]}\n"
+                 "{\"seq\":2,\"kind\":\"run\",\"run\":\"a\"}\n");
+    assert_int_equal(0, json_array_size(json_object_get(whole, "workers")));
+    json_decref(whole);
+}
+
+TEST(a_scalar_has_its_newest_value_for_each_source)
+{
+    json_t *whole = state_of(
+        "{\"seq\":1,\"kind\":\"scalar\",\"name\":\"<b>\",\"source\":\"eval\",\"step\":"
+        "1,"
+        "\"value\":0.5}\n"
+        "{\"seq\":2,\"kind\":\"scalar\",\"name\":\"<b>\",\"source\":\"f\",\"step\":1,"
+        "\"value\":1}\n"
+        "{\"seq\":3,\"kind\":\"scalar\",\"name\":\"<b>\",\"source\":\"f\",\"step\":2,"
+        "\"value\":\"NaN\"}\n");
+    json_t *sources = json_object_get(json_object_get(whole, "scalars"), "<b>");
+    json_t *eval = json_object_get(sources, "eval");
+    json_t *step = json_object_get(sources, "f");
+    assert_true(json_real_value(json_object_get(eval, "value")) == 0.5);
+    assert_string_equal("NaN", json_string_value(json_object_get(step, "value")));
+    assert_int_equal(2, json_integer_value(json_object_get(step, "step")));
+    json_decref(whole);
+}
+
+TEST(lines_that_are_no_records_are_skipped)
+{
+    json_t *whole = state_of("{\"seq\":1,\"kind\":\"sam\n\n[]\n7\n{}\n"
+                             "{\"seq\":\"x\",\"kind\":1}\n"
+                             "{\"seq\":2,\"kind\":\"workers\",\"workers\":7}\n"
+                             "{\"seq\":3,\"kind\":\"workers\",\"workers\":[7,{}]}\n"
+                             "{\"seq\":4,\"kind\":\"scalar\",\"name\":7}\n"
+                             "{\"seq\":5,\"kind\":\"sample\",\"done\":1}");
+    assert_int_equal(5, json_integer_value(json_object_get(whole, "seq")));
+    assert_true(json_is_object(json_object_get(whole, "sample")));
+    json_decref(whole);
+}
