@@ -80,7 +80,7 @@ static int api_pull(struct cox_step *step, const struct cox_pull *pulls, size_t 
         bool is_table = v->kind == COXI_KIND_TABLE;
         const struct cox_rows *rows = &pulls[i].rows;
         struct coxi_pull_item item = {v->id, 0, is_table ? rows->n : 1, 0};
-        struct coxi_pull pull = {local->session, 1, &item, 1, false, 0};
+        struct coxi_pull pull = {local->session, 1, &item, 1, false, 0, 0};
         local->pulled.len = 0;
         bench_check(coxi_store_pull(local->store, &pull, rows->keys,
                                     is_table ? rows->n * sizeof(uint64_t) : 0,

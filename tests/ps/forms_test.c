@@ -48,7 +48,8 @@ static void subject_close(struct subject *s)
 static int pull(struct subject *s, struct coxi_pull_item item, const uint64_t *list,
                 size_t n, bool narrow)
 {
-    struct coxi_pull pull = {s->stock.session, STOCK_INCARNATION, &item, 1, narrow, 0};
+    struct coxi_pull pull = {
+        s->stock.session, STOCK_INCARNATION, &item, 1, narrow, 0, 0};
     item.variable = s->id;
     s->answer.len = 0;
     return coxi_store_pull(s->stock.store, &pull, list, n * sizeof(*list), &s->answer,
@@ -281,7 +282,7 @@ TEST(rows_of_tables_are_narrow_both_ways)
     assert_code(0, coxi_buffer_append(&commit.payload, narrow, sizeof(narrow)));
     assert_code(0, stock_commit(&s, &commit, NULL));
     const struct coxi_pull_item item = {.variable = id, .count = N};
-    struct coxi_pull pull = {s.session, STOCK_INCARNATION, &item, 1, true, 0};
+    struct coxi_pull pull = {s.session, STOCK_INCARNATION, &item, 1, true, 0, 0};
     struct coxi_buffer answer = {0};
     struct coxi_buffer versions = {0};
     assert_code(

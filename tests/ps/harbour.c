@@ -127,6 +127,6 @@ int harbour_pull(struct coxi_psc *psc, const struct coxi_session *session,
     struct coxi_psc_request request = {
         .into = ret, .into_len = n * sizeof(*ret), .answer_len = n * sizeof(*ret)};
     struct coxi_message message = {.kind = COXI_PULL};
-    message.pull = (struct coxi_pull){*session, incarnation, &item, 1, false, 0};
+    message.pull = (struct coxi_pull){*session, incarnation, &item, 1, false, 0, 0};
     return coxi_psc_call(psc, &message, &request, COXI_PULLED, NULL, NULL);
 }

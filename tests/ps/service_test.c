@@ -136,7 +136,7 @@ static int pull_senseless(struct coxi_psc *psc, uint64_t incarnation, size_t i,
     const struct coxi_pull_item item = {like->variable, like->begin, like->count, 0};
     struct coxi_psc_request request = {.payload = payload, .n_payload = 1};
     struct coxi_message message = {.kind = COXI_PULL};
-    message.pull = (struct coxi_pull){run1, incarnation, &item, 1, false, 0};
+    message.pull = (struct coxi_pull){run1, incarnation, &item, 1, false, 0, 0};
     return coxi_psc_call(psc, &message, &request, COXI_PULLED, NULL, NULL);
 }
 

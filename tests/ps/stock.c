@@ -111,7 +111,7 @@ static uint64_t pull(struct stock *stock, uint32_t variable, uint64_t count,
 {
     struct coxi_pull_item item = {variable, 0, count, 1};
     struct coxi_pull pull = {
-        stock->session, coxi_store_incarnation(stock->store), &item, 1, false, 0};
+        stock->session, coxi_store_incarnation(stock->store), &item, 1, false, 0, 0};
     struct coxi_buffer answer = {0};
     struct coxi_buffer versions = {0};
     assert_code(0, coxi_store_pull(stock->store, &pull, key,

@@ -126,7 +126,7 @@ TEST(store_lets_go_of_the_rows_of_a_commit_that_fails)
     /* the row of key 1 was evicted, not that of key 2 */
     const float expected[] = {0, -1};
     struct coxi_pull_item item = {t, 0, 2, 0};
-    struct coxi_pull pull = {s.session, STOCK_INCARNATION, &item, 1, false, 0};
+    struct coxi_pull pull = {s.session, STOCK_INCARNATION, &item, 1, false, 0, 0};
     struct coxi_buffer found = {0};
     assert_code(
         0, coxi_store_pull(s.store, &pull, keys, sizeof(keys), &found, &no_versions));
@@ -142,7 +142,7 @@ static int pull_one(struct stock *s, uint32_t variable, uint64_t begin, uint64_t
 {
     static const uint64_t keys[4] = {1, 2, 3, 4};
     struct coxi_pull_item item = {variable, begin, count, 0};
-    struct coxi_pull pull = {s->session, STOCK_INCARNATION, &item, 1, false, 0};
+    struct coxi_pull pull = {s->session, STOCK_INCARNATION, &item, 1, false, 0, 0};
     struct coxi_buffer answer = {0};
     int r = coxi_store_pull(s->store, &pull, keys, keys_len, &answer, &no_versions);
     coxi_buffer_fini(&answer);
@@ -187,7 +187,7 @@ TEST(store_answers_items_one_after_the_other_without_gaps)
     const uint64_t keys[] = {5, 9, 5};
     struct coxi_pull_item items[] = {
         {bytes, 0, 3, 0}, {t, 0, 2, 0}, {number, 0, 1, 0}, {t, 0, 1, 0}};
-    struct coxi_pull pull = {s.session, STOCK_INCARNATION, items, 4, false, 0};
+    struct coxi_pull pull = {s.session, STOCK_INCARNATION, items, 4, false, 0, 0};
     struct coxi_buffer answer = {0};
     assert_code(
         0, coxi_store_pull(s.store, &pull, keys, sizeof(keys), &answer, &no_versions));

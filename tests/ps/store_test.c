@@ -102,7 +102,7 @@ TEST(store_refuses_everything_of_another_session)
     struct coxi_snapshot snapshot = {
         .session = run2, .number = 1, .path = coxi_test_path("none")};
     struct coxi_commit commit = {.session = run2, .incarnation = STOCK_INCARNATION};
-    struct coxi_pull pull = {run2, STOCK_INCARNATION, &item, 1, false, 0};
+    struct coxi_pull pull = {run2, STOCK_INCARNATION, &item, 1, false, 0, 0};
     assert_code(COX_EFENCED, coxi_store_create(s.store, &create));
     assert_code(COX_EFENCED,
                 coxi_store_pull(s.store, &pull, NULL, 0, &answer, &no_versions));
@@ -227,7 +227,7 @@ TEST(store_holds_only_the_shard_that_is_its_own)
     stock_add(&commit, id, COXI_OP_ASSIGN, 5, 2, values, 4);
     assert_code(0, stock_commit(&s, &commit, NULL));
     struct coxi_pull_item item = {id, 4, 3, 0};
-    struct coxi_pull pull = {s.session, STOCK_INCARNATION, &item, 1, false, 0};
+    struct coxi_pull pull = {s.session, STOCK_INCARNATION, &item, 1, false, 0, 0};
     struct coxi_buffer answer = {0};
     assert_code(0, coxi_store_pull(s.store, &pull, NULL, 0, &answer, &no_versions));
     const uint8_t expected[] = {0, 0, 1, 2, 3, 4};
@@ -307,7 +307,7 @@ TEST(store_refuses_a_commit_and_a_pull_meant_for_another_incarnation)
     stock_add(&commit, v, COXI_OP_ADD, 0, 1, &one, sizeof(one));
     assert_code(COX_EPSLOST, stock_commit(&s, &commit, NULL));
     struct coxi_pull_item item = {v, 0, 1, 0};
-    struct coxi_pull pull = {s.session, STOCK_INCARNATION + 1, &item, 1, false, 0};
+    struct coxi_pull pull = {s.session, STOCK_INCARNATION + 1, &item, 1, false, 0, 0};
     assert_code(COX_EPSLOST,
                 coxi_store_pull(s.store, &pull, NULL, 0, &answer, &no_versions));
     coxi_buffer_fini(&answer);
@@ -343,7 +343,7 @@ TEST(store_applies_all_updates_of_a_commit_in_order)
     assert_int_equal(40, found[2]);
     const uint64_t keys[] = {7, 8};
     struct coxi_pull_item item = {t, 0, 2, 0};
-    struct coxi_pull pull = {s.session, STOCK_INCARNATION, &item, 1, false, 0};
+    struct coxi_pull pull = {s.session, STOCK_INCARNATION, &item, 1, false, 0, 0};
     struct coxi_buffer answer = {0};
     assert_code(
         0, coxi_store_pull(s.store, &pull, keys, sizeof(keys), &answer, &no_versions));

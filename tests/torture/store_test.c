@@ -72,7 +72,7 @@ static int step(struct coxi_store *store, uint64_t closure)
 static int pull(struct coxi_store *store)
 {
     const struct coxi_pull_item item = {0, 0, ROWS, 0};
-    const struct coxi_pull request = {session, INCARNATION, &item, 1, false, 0};
+    const struct coxi_pull request = {session, INCARNATION, &item, 1, false, 0, 0};
     struct coxi_buffer values = {0};
     struct coxi_buffer versions = {0};
     int r = coxi_store_pull(store, &request, NULL, 0, &values, &versions);

@@ -26,7 +26,7 @@ static void read_metric(struct rig *rig, uint32_t id, double *ret)
                                        .into_len = v->shape[0] * sizeof(double)};
     struct coxi_message message = {.kind = COXI_PULL};
     message.pull = (struct coxi_pull){
-        rig->session, coxi_psc_incarnation(rig->client[ps]), &item, 1, false, 0};
+        rig->session, coxi_psc_incarnation(rig->client[ps]), &item, 1, false, 0, 0};
     assert_code(
         0, coxi_psc_call(rig->client[ps], &message, &request, COXI_PULLED, NULL, NULL));
 }

@@ -144,7 +144,7 @@ int64_t rig_read(struct rig *rig, uint32_t variable)
     struct coxi_psc_request request = {.into = &value, .into_len = sizeof(value)};
     struct coxi_message message = {.kind = COXI_PULL};
     message.pull = (struct coxi_pull){
-        rig->session, coxi_psc_incarnation(rig->client[ps]), &item, 1, false, 0};
+        rig->session, coxi_psc_incarnation(rig->client[ps]), &item, 1, false, 0, 0};
     assert_code(
         0, coxi_psc_call(rig->client[ps], &message, &request, COXI_PULLED, NULL, NULL));
     return value;
