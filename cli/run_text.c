@@ -53,12 +53,12 @@ static void print_line(FILE *out, const char *line, size_t columns)
 {
     size_t n = 0;
     const char *at = line;
-    while (*at != '\0' && (columns == 0 || n < columns)) {
-        at++;
-        while ((*at & 0xc0) == 0x80) {
-            at++;
+    for (; *at != '\0'; at++) {
+        bool begins = (*at & 0xc0) != 0x80; /* a character, in UTF-8 */
+        if (begins && columns != 0 && n == columns) {
+            break;
         }
-        n++;
+        n += begins;
     }
     (void)fprintf(out, "%.*s\n", (int)(at - line), line);
 }
@@ -171,7 +171,7 @@ bool coxi_run_is_well(json_t *state)
 
 static void print_run(json_t *state, FILE *out, struct coxi_run_text size)
 {
-    char line[TEXT_MAX];
+    char line[TEXT_MAX] = "";
     char program[CELL_MAX];
     char host[CELL_MAX];
     char run[CELL_MAX];
@@ -207,7 +207,7 @@ static void left_text(json_t *state, char ret[TEXT_MAX])
 
 static void print_progress(json_t *state, FILE *out, struct coxi_run_text size)
 {
-    char line[TEXT_MAX];
+    char line[TEXT_MAX] = "";
     char rate[CELL_MAX];
     char left[TEXT_MAX];
     char silent[CELL_MAX];
@@ -230,7 +230,7 @@ static void print_progress(json_t *state, FILE *out, struct coxi_run_text size)
 
 static void print_counts(json_t *state, FILE *out, struct coxi_run_text size)
 {
-    char line[TEXT_MAX];
+    char line[TEXT_MAX] = "";
     char bytes[CELL_MAX];
     size_t n_ps;
     size_t n_workers;
@@ -260,7 +260,7 @@ static void print_metrics(json_t *state, FILE *out, struct coxi_run_text size)
     {
         json_object_foreach(sources, source, point)
         {
-            char line[TEXT_MAX];
+            char line[TEXT_MAX] = "";
             char name_text[CELL_MAX];
             char source_text[CELL_MAX];
             json_t *value = json_object_get(point, "value");
@@ -330,7 +330,7 @@ static const struct column worker_columns[] = {
 static void print_row(const struct column *columns, json_t *peer, FILE *out,
                       struct coxi_run_text size)
 {
-    char line[TEXT_MAX];
+    char line[TEXT_MAX] = "";
     size_t n = 0;
     for (const struct column *column = columns; column->title != NULL; column++) {
         char cell[CELL_MAX];

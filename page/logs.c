@@ -50,15 +50,15 @@ static int by_name(const void *a, const void *b)
 }
 
 /* Finds at most `most` logs in the directory; returns their number. */
-static size_t list(DIR *directory, struct log *logs, size_t most)
+static size_t list(DIR *directory, int fd, struct log *logs, size_t most)
 {
     size_t n = 0;
     const struct dirent *entry;
-    while (n < most && (entry = readdir(directory)) != NULL) {
+    while (n < most && fd >= 0 && (entry = readdir(directory)) != NULL) {
         struct stat file;
         size_t len = strlen(entry->d_name);
         if (len > 4 && strcmp(entry->d_name + len - 4, ".log") == 0 &&
-            fstatat(dirfd(directory), entry->d_name, &file, AT_SYMLINK_NOFOLLOW) == 0 &&
+            fstatat(fd, entry->d_name, &file, AT_SYMLINK_NOFOLLOW) == 0 &&
             S_ISREG(file.st_mode)) {
             (void)strcpy(logs[n].name, entry->d_name);
             logs[n++].written = file.st_mtim;
@@ -72,7 +72,9 @@ static void read_tail(int directory, const char *name, char ret[TAIL_BYTES + 1])
 {
     struct stat file;
     ssize_t n = 0;
-    int fd = openat(directory, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    int fd = directory >= 0 ? openat(directory, name,
+                                     O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
+                            : -1;
     if (fd >= 0 && fstat(fd, &file) == 0 && S_ISREG(file.st_mode)) {
         off_t from = file.st_size > TAIL_BYTES ? file.st_size - TAIL_BYTES : 0;
         n = coxi_fd_read_at(fd, (uint64_t)from, ret, TAIL_BYTES);
@@ -114,12 +116,13 @@ int coxi_logs_json(const char *dir, struct coxi_buffer *out)
     int r = logs == NULL ? coxi_error_memory("the names of logs")
                          : coxi_buffer_printf(out, "{\"logs\":[");
     if (r == 0 && directory != NULL) {
-        size_t n = list(directory, logs, FILES_MAX);
+        int fd = dirfd(directory);
+        size_t n = list(directory, fd, logs, FILES_MAX);
         qsort(logs, n, sizeof(*logs), newest_first);
         n = n < LOGS_MAX ? n : LOGS_MAX;
         qsort(logs, n, sizeof(*logs), by_name);
         for (size_t i = 0; r == 0 && i < n; i++) {
-            r = append(dirfd(directory), &logs[i], i == 0, out);
+            r = append(fd, &logs[i], i == 0, out);
         }
     }
     r = r != 0 ? r : coxi_buffer_printf(out, "]}\n");

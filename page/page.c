@@ -119,7 +119,7 @@ static bool is_told(const char *line, size_t len, struct scalars *scalars)
     if (!is_scalar(line, len)) {
         return true;
     }
-    uint32_t share = SCALARS_MAX / scalars->n_series;
+    uint32_t share = SCALARS_MAX / (scalars->n_series > 0 ? scalars->n_series : 1);
     uint32_t one_of = scalars->n[series_of(line, len)] / (share > 0 ? share : 1);
     scalars->scattered = scalars->scattered * 1664525u + 1013904223u;
     return one_of <= 1 || (scalars->scattered >> 16) % one_of == 0;
