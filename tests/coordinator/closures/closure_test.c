@@ -407,7 +407,7 @@ TEST(closure_for_one_worker_runs_there_and_nobody_else_waits_for_it)
     call.only_worker = 3;
     assert_code(COX_EINVAL,
                 cox_schedule(crew.c, crew_function(&crew, "nothing"), &call, NULL));
-    assert_error_names("worker 2 of 2");
+    assert_error_names("only_worker is 3, but there is no worker 2: there are 2");
     crew_close(&crew);
 }
 

@@ -160,7 +160,7 @@ TEST(a_round_that_cannot_be_scheduled_takes_no_task)
     call.only_worker = 77;
     assert_code(COX_EINVAL, cox_round_schedule_next(rounds, step, rows.dataset, &call,
                                                     MEMBERS + 1, NULL, &future));
-    assert_error_names("worker 76 of");
+    assert_error_names("only_worker is 77");
     assert_null(future);
     assert_int_equal(rows_progress(&rows).pending, 0);
     assert_code(COX_EEOF, rows_run_rounds(&rows, rounds, MEMBERS + 1, NULL, 0));

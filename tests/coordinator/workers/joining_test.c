@@ -48,7 +48,7 @@ TEST(worker_joins_while_another_is_busy_and_does_the_rest)
     assert_code(COX_EINVAL,
                 cox_schedule(yard.crew.c, crew_function(&yard.crew, "number_off"),
                              &call, &future));
-    assert_error_names("worker 1 of 1");
+    assert_error_names("only_worker is 2, but there is no worker 1: there are 1");
     yard_worker(&yard, &workers[1], NULL);
     yard_wait_ready(&yard, 2);
     assert_int_equal(1, yard_where(&yard, 2));
