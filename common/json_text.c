@@ -35,7 +35,7 @@ size_t coxi_json_char(const char *text, size_t len, char to[COXI_JSON_CHAR_MAX],
     size_t n = utf8_length((const uint8_t *)text, len);
     *ret_read = n > 0 ? n : 1;
     if (n == 0) {
-        memcpy(to, "\\ufffd", 6);
+        memcpy(to, "\\ufffd", 6); /* NOLINT(bugprone-not-null-terminated-result) */
         return 6;
     }
     if (c == '"' || c == '\\') {
@@ -44,7 +44,7 @@ size_t coxi_json_char(const char *text, size_t len, char to[COXI_JSON_CHAR_MAX],
         return 2;
     }
     if (c < 0x20 || c == 0x7f) {
-        memcpy(to, "\\u00", 4);
+        memcpy(to, "\\u00", 4); /* NOLINT(bugprone-not-null-terminated-result) */
         to[4] = digits[c >> 4];
         to[5] = digits[c & 15];
         return 6;

@@ -92,7 +92,7 @@ static size_t put_field(struct text *line, char *to)
     if (equals == NULL) {
         *line = word;
         size_t used = put_string(key, to);
-        memcpy(to + used, ":true", 5);
+        memcpy(to + used, ":true", 5); /* NOLINT(bugprone-not-null-terminated-result) */
         return used + 5;
     }
     key.end = equals;

@@ -453,6 +453,14 @@ static void tell_untold(struct cox_coordinator *c)
     }
 }
 
+/* Not before the loop has ended, because it may have to handle their loss. */
+static void close_ps(struct cox_coordinator *c)
+{
+    for (uint32_t i = 0; i < c->ps.n; i++) {
+        coxi_psc_close(c->ps.clients[i]);
+    }
+}
+
 int cox_close(struct cox_coordinator *c, int timeout_ms)
 {
     if (c == NULL) {
@@ -485,10 +493,7 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
     coxi_monitor_stop(c);
     coxi_exposed_stop(c); /* before anything is freed that its pages tell of */
     coxi_trigger_stop(c); /* needed if cox_open has failed early */
-    for (uint32_t i = 0; i < c->ps.n; i++) {
-        /* not earlier, because the loop may have to handle its loss */
-        coxi_psc_close(c->ps.clients[i]);
-    }
+    close_ps(c);
     coxi_recovery_free(c);
     coxi_stats_free(c);
     coxi_tracing_free(c);

@@ -77,6 +77,24 @@ static size_t done_bytes(const struct coxi_done *m)
            (m->scalars != NULL ? m->n_closures * sizeof(*m->scalars) : 0);
 }
 
+static size_t voided_bytes(const struct coxi_voided *m)
+{
+    return m->n_segments * sizeof(struct coxi_voided_segment) +
+           m->n_touched * sizeof(uint32_t);
+}
+
+static size_t spans_bytes(const struct coxi_trace_told *m)
+{
+    return m->n_spans * sizeof(struct coxi_trace_span) +
+           m->n_threads * sizeof(struct coxi_trace_thread);
+}
+
+/* With those of the Restore that sends the same list back. */
+static size_t snapshot_bytes(const struct coxi_snapshot_done *m)
+{
+    return FILE_MAX + applied_bytes(m->n_applied, m->n_touched);
+}
+
 /* Bytes of the arrays in a message. */
 static size_t array_bytes(const struct coxi_message *m)
 {
@@ -98,19 +116,16 @@ static size_t array_bytes(const struct coxi_message *m)
     case COXI_FILE_READ:
         return FILE_MAX;
     case COXI_SNAPSHOT_DONE:
-        return FILE_MAX + /* of the Restore that sends the same list back */
-               applied_bytes(m->snapshot_done.n_applied, m->snapshot_done.n_touched);
+        return snapshot_bytes(&m->snapshot_done);
     case COXI_RESTORE:
         return applied_bytes(m->restore.n_applied, m->restore.n_touched);
     case COXI_VOIDED:
-        return m->voided.n_segments * sizeof(struct coxi_voided_segment) +
-               m->voided.n_touched * sizeof(uint32_t);
+        return voided_bytes(&m->voided);
     case COXI_RECALL:
     case COXI_RESULT_DROP:
         return m->recall.n_closures * sizeof(struct coxi_recall_head);
     case COXI_TRACE_TOLD:
-        return m->trace_told.n_spans * sizeof(struct coxi_trace_span) +
-               m->trace_told.n_threads * sizeof(struct coxi_trace_thread);
+        return spans_bytes(&m->trace_told);
     case COXI_CRASHED:
         return m->crashed.n_closures * sizeof(struct coxi_crashed_head);
     case COXI_HELLO:

@@ -320,21 +320,6 @@ static int add_resource(struct worker *worker, struct coxi_run *run,
     return r;
 }
 
-static int drop_resource(struct worker *worker, struct coxi_run *run,
-                         const struct coxi_resource *dropped)
-{
-    const struct coxi_recall_head making = {.closure = 0, .attempt = dropped->id};
-    if (dropped->until != 0) {
-        coxi_resources_hide(&run->resources, dropped->id, dropped->until);
-        return 0;
-    }
-    coxi_resources_drop(&run->resources, dropped->id);
-    coxi_slots_tend(worker->slots, run);
-    return coxi_slots_recall(
-        worker->slots, run,
-        &(struct coxi_recall){.closures = &making, .n_closures = 1, .running = true});
-}
-
 static int take_closures(struct worker *worker, struct coxi_run *run,
                          const struct coxi_dispatch *dispatch,
                          const struct coxi_frame *frame)
@@ -345,6 +330,21 @@ static int take_closures(struct worker *worker, struct coxi_run *run,
                                             frame->payload, frame->payload_len);
 }
 
+static int load_module(struct worker *worker, struct coxi_run *run,
+                       const struct coxi_message *m, const struct coxi_frame *frame)
+{
+    coxi_run_load(run, &worker->options.modules, m,
+                  frame->payload_len > 0 ? frame->payload : NULL, frame->payload_len);
+    return 0;
+}
+
+static int dial_for_data(struct worker *worker, const struct coxi_peer *peer)
+{
+    return worker->options.client == NULL
+               ? coxi_error(COX_EPROTO, "a worker that listens dials nobody")
+               : coxi_server_dial_data(worker->server, peer);
+}
+
 static int handle(struct worker *worker, struct coxi_run *run,
                   const struct coxi_peer *peer, const struct coxi_message *m,
                   const struct coxi_frame *frame)
@@ -353,16 +353,13 @@ static int handle(struct worker *worker, struct coxi_run *run,
     case COXI_LAYOUT:
         return coxi_run_set_layout(run, &m->layout);
     case COXI_MODULE:
-        coxi_run_load(run, &worker->options.modules, m,
-                      frame->payload_len > 0 ? frame->payload : NULL,
-                      frame->payload_len);
-        return 0;
+        return load_module(worker, run, m, frame);
     case COXI_DISPATCH:
         return take_closures(worker, run, &m->dispatch, frame);
     case COXI_RESOURCE:
         return add_resource(worker, run, &m->resource, frame);
     case COXI_RESOURCE_DROP:
-        return drop_resource(worker, run, &m->resource);
+        return coxi_slots_drop_resource(worker->slots, run, &m->resource);
     case COXI_RECALL:
         return coxi_slots_recall(worker->slots, run, &m->recall);
     case COXI_RESULT_WANT:
@@ -377,9 +374,7 @@ static int handle(struct worker *worker, struct coxi_run *run,
         return coxi_client_files_answer(&run->files, m->request, &m->file_bytes,
                                         frame->payload, frame->payload_len);
     case COXI_WANT_DATA:
-        return worker->options.client == NULL
-                   ? coxi_error(COX_EPROTO, "a worker that listens dials nobody")
-                   : coxi_server_dial_data(worker->server, peer);
+        return dial_for_data(worker, peer);
     case COXI_HELLO:
     case COXI_REFUSE:
     case COXI_STATUS:

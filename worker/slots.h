@@ -42,6 +42,11 @@ void coxi_slots_tend(struct coxi_slots *slots, struct coxi_run *run);
 int coxi_slots_recall(struct coxi_slots *slots, struct coxi_run *run,
                       const struct coxi_recall *recall);
 
+/* Drops a resource that the client has released, or hides it from later closures; a slot
+ * that makes it is recalled. The code of coxi_slots_recall. */
+int coxi_slots_drop_resource(struct coxi_slots *slots, struct coxi_run *run,
+                             const struct coxi_resource *dropped);
+
 /* The client of `run`, which is closed, is gone: drops closures that have not started,
  * cancels what runs, and lets a slot release the run's resources. Any thread. */
 void coxi_slots_drop(struct coxi_slots *slots, struct coxi_run *run);

@@ -207,3 +207,18 @@ void coxi_slots_drop(struct coxi_slots *slots, struct coxi_run *run)
     coxi_slots_hand_back(batches, false);
     coxi_slots_tend(slots, run);
 }
+
+int coxi_slots_drop_resource(struct coxi_slots *slots, struct coxi_run *run,
+                             const struct coxi_resource *dropped)
+{
+    const struct coxi_recall_head making = {.closure = 0, .attempt = dropped->id};
+    if (dropped->until != 0) {
+        coxi_resources_hide(&run->resources, dropped->id, dropped->until);
+        return 0;
+    }
+    coxi_resources_drop(&run->resources, dropped->id);
+    coxi_slots_tend(slots, run);
+    return coxi_slots_recall(
+        slots, run,
+        &(struct coxi_recall){.closures = &making, .n_closures = 1, .running = true});
+}

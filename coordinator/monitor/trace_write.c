@@ -119,7 +119,7 @@ enum { ENTRY_MAX = 512 }; /* bytes of a span or of an arrow's end, without a fun
 static char *put(char *at, const char *text)
 {
     size_t len = strlen(text);
-    memcpy(at, text, len);
+    memcpy(at, text, len); /* NOLINT(bugprone-not-null-terminated-result) */
     return at + len;
 }
 
