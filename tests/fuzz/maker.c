@@ -413,6 +413,32 @@ static void make_resource(bench b, struct coxi_message *m)
     some_payload(b);
 }
 
+static void make_trace_ask(bench b, struct coxi_message *m)
+{
+    m->trace_ask = (struct coxi_trace_ask){maybe(b)};
+}
+
+static void make_trace_told(bench b, struct coxi_message *m)
+{
+    struct coxi_trace_told *t = &m->trace_told;
+    *t = (struct coxi_trace_told){.code = any_code(b),
+                                  .now_us = any(b),
+                                  .dropped = any(b),
+                                  .spans = b->made->spans,
+                                  .n_spans = any_length(b),
+                                  .threads = b->made->threads,
+                                  .n_threads = any_length(b)};
+    for (size_t i = 0; i < t->n_spans; i++) {
+        b->made->spans[i] = (struct coxi_trace_span){any(b), any(b),   any(b),  any(b),
+                                                     any(b), any32(b), any32(b)};
+    }
+    for (size_t i = 0; i < t->n_threads; i++) {
+        b->made->threads[i] = (struct coxi_trace_thread){.id = any(b)};
+        memset(b->made->threads[i].name, (int)below(b, 256),
+               sizeof(b->made->threads[i].name));
+    }
+}
+
 /* ---- all of them */
 
 static void (*const makers[])(bench b, struct coxi_message *m) = {
@@ -455,6 +481,8 @@ static void (*const makers[])(bench b, struct coxi_message *m) = {
     [COXI_PROBE] = make_probe,
     [COXI_FILE_READ] = make_file_read,
     [COXI_FILE_BYTES] = make_file_bytes,
+    [COXI_TRACE_ASK] = make_trace_ask,
+    [COXI_TRACE_TOLD] = make_trace_told,
 };
 _Static_assert(sizeof(makers) / sizeof(*makers) == SAMPLE_KINDS + 1,
                "there is a maker of every kind");

@@ -45,6 +45,8 @@ struct made {
     uint64_t pulled[MADE_MAX];
     struct coxi_round_head rounds[MADE_MAX];
     float weights[MADE_MAX];
+    struct coxi_trace_span spans[MADE_MAX];
+    struct coxi_trace_thread threads[MADE_MAX];
 };
 
 /* Makes a message of this kind; also its payload, mostly of the length that it needs. */
