@@ -211,6 +211,24 @@ static void take_report(struct coxi_seat *seat, struct coxi_closure *closure,
     }
 }
 
+/* Ends a closure that is hopeless, although it has been put back already: its worker was
+ * lost before it could report the reason. */
+static void judge_late(struct coxi_closure *closure, const char *where)
+{
+    struct coxi_list *waiting = &closure->future.c->closures->waiting;
+    if (closure->state == COXI_QUEUED) {
+        coxi_closure_dequeue(closure);
+        if (!end_if_hopeless(closure, where)) {
+            coxi_closure_enqueue(closure, true);
+        }
+    } else if (closure->state == COXI_WAITING && closure->held_by_round) {
+        coxi_list_remove(waiting, closure);
+        if (!end_if_hopeless(closure, where)) {
+            coxi_list_append(waiting, closure);
+        }
+    }
+}
+
 void coxi_attempts_crashed(struct coxi_seat *seat, const struct coxi_crashed *crashed)
 {
     struct cox_coordinator *c = seat->c;
@@ -232,13 +250,7 @@ void coxi_attempts_crashed(struct coxi_seat *seat, const struct coxi_crashed *cr
             continue;
         }
         take_report(seat, closure, head, crashed->n_closures);
-        if (closure->state == COXI_QUEUED) {
-            /* Its worker was lost before it could report the reason. */
-            coxi_closure_dequeue(closure);
-            if (!end_if_hopeless(closure, seat->worker->url)) {
-                coxi_closure_enqueue(closure, true);
-            }
-        }
+        judge_late(closure, seat->worker->url);
     }
 }
 

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <coxswain/step.h>
@@ -87,6 +88,13 @@ static int advance(struct cox_step *step)
     return r;
 }
 
+/* Ends its process. */
+static int die(struct cox_step *step)
+{
+    (void)step;
+    abort();
+}
+
 /*
  * Linear regression: pushes the gradient of the mean squared error of "w" on its
  * examples, which are in "rows" (the numbers of an example, then its target). Returns
@@ -125,5 +133,5 @@ static int follow(struct cox_step *step)
     return r != 0 ? r : cox_step_return(step, cox_step_argument(step, "w0"));
 }
 
-COX_STEPS(COX_STEP("advance", advance), COX_STEP("follow", follow),
-          COX_STEP("fit", fit));
+COX_STEPS(COX_STEP("advance", advance), COX_STEP("die", die),
+          COX_STEP("follow", follow), COX_STEP("fit", fit));

@@ -213,17 +213,21 @@ TEST(round_that_has_begun_ahead_is_called_back_if_one_of_the_one_before_runs_aga
     crew_close(&s.crew);
 }
 
-TEST(round_that_has_begun_ahead_goes_on_if_the_one_before_fails)
+/* One round is stuck and does not count in the end; the next one has begun. */
+static void check_without(struct rounding_asked *asked, bool cancel, int code)
 {
     struct rounding s;
     struct rounding_members members[2];
     struct cox_options options = COX_OPTIONS_INIT;
-    struct rounding_asked asked = {.fail = {true}};
     options.keep_going = 1;
     open_warm(&s, &options);
-    int fd = start_stuck(&s, &asked, members);
+    int fd = start_stuck(&s, asked, members);
+    if (cancel) {
+        assert_code(0, cox_future_cancel(members[0].end));
+        assert_code(code, cox_future_wait(members[0].end, -1));
+    }
     (void)close(fd);
-    assert_code(COX_ESTEP, cox_future_wait(members[0].end, -1));
+    assert_code(code, cox_future_wait(members[0].end, -1));
     assert_all_saw(&members[1], WARM * ROUNDING_MEMBERS);
     assert_code(0, cox_join(s.crew.c, -1));
     rounding_assert(&s, (WARM + 1) * ROUNDING_MEMBERS);
@@ -233,23 +237,43 @@ TEST(round_that_has_begun_ahead_goes_on_if_the_one_before_fails)
     crew_close(&s.crew);
 }
 
+TEST(round_that_has_begun_ahead_goes_on_if_the_one_before_fails)
+{
+    check_without(&(struct rounding_asked){.fail = {true}}, false, COX_ESTEP);
+}
+
 TEST(round_that_has_begun_ahead_goes_on_if_the_one_before_is_cancelled)
 {
+    check_without(&(struct rounding_asked){.weights = {0}}, true, COX_ECANCELLED);
+}
+
+/* The crash is reported by the next process, when the closure is held already. */
+TEST(
+    round_that_has_begun_ahead_fails_if_its_step_crashes_though_the_one_before_is_stuck)
+{
     struct rounding s;
-    struct rounding_members members[2];
+    struct rounding_members members;
+    struct cox_future *dies;
     struct cox_options options = COX_OPTIONS_INIT;
-    struct rounding_asked asked = {.weights = {0}};
+    struct cox_call call = COX_CALL_INIT;
+    struct rounding_asked asked = {.only = {1, 2, 2, 2}, .path = {rounding_gate()}};
     options.keep_going = 1;
+    options.max_crashes = 1;
+    coxi_test_expect_crashes();
     open_warm(&s, &options);
-    int fd = start_stuck(&s, &asked, members);
-    assert_code(0, cox_future_cancel(members[0].end));
-    assert_code(COX_ECANCELLED, cox_future_wait(members[0].end, -1));
+    rounding_start(&s, &asked, &members);
+    call.only_worker = 2;
+    const struct cox_round_call next = {crew_function(&s.crew, "die"), &call};
+    assert_code(0, cox_round_schedule(s.rounds, &next, 1, &dies, NULL));
+    int fd = rounding_meet(asked.path[0]);
+    assert_code(COX_ECRASHED, cox_future_wait(dies, -1));
+    assert_code(COX_ETIMEDOUT, cox_future_wait(members.end, 0));
     (void)close(fd);
-    assert_all_saw(&members[1], WARM * ROUNDING_MEMBERS);
-    assert_code(0, cox_join(s.crew.c, -1));
+    assert_code(0, cox_future_wait(members.end, -1));
+    (void)cox_join(s.crew.c, -1);
     rounding_assert(&s, (WARM + 1) * ROUNDING_MEMBERS);
-    rounding_free(&members[0]);
-    rounding_free(&members[1]);
+    cox_future_free(dies);
+    rounding_free(&members);
     crew_close(&s.crew);
 }
 
