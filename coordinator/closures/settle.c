@@ -259,10 +259,10 @@ void coxi_closure_settle(struct coxi_closure *closure, const struct coxi_ending 
     if (closure->task != NULL) {
         c->closures->handouts->settled(closure);
     }
-    if (closure->round == NULL) {
+    if (closure->round != NULL && closure->rerun == NULL) {
+        coxi_round_settled(closure); /* only its end shows what it has done */
+    } else {
         atomic_fetch_add(&c->closures->view, 1);
-    } else if (closure->rerun == NULL) {
-        coxi_round_settled(closure);
     }
     coxi_list_append(&c->closures->settling, closure);
 }
