@@ -4,15 +4,16 @@
 
 #include <coxswain/step.h>
 
-/* Adds one, and logs a value that falls. */
+/* Adds one, and logs a value. It takes as long as a step does that computes: the run is
+ * looked at for seconds, and nothing waits for this. */
 static int work(struct cox_step *step)
 {
     struct cox_variable *total;
     const int64_t one = 1;
-    const struct timespec time = {.tv_nsec = 2000000};
+    const struct timespec length = {.tv_nsec = 2000000};
     int r = cox_step_variable(step, "total", &total);
     r = r != 0 ? r : cox_step_add(step, total, &one);
-    (void)nanosleep(&time, NULL);
+    (void)nanosleep(&length, NULL);
     return r != 0 ? r : cox_step_log_scalar(step, "loss", 0.7);
 }
 
