@@ -192,6 +192,13 @@ static bool is_called_back(void *arg)
     return atomic_load(&n_called_back) > 0;
 }
 
+/* True if closures that have not begun are in line at a worker of one slot. */
+static bool are_in_line(void *arg)
+{
+    (void)arg;
+    return atomic_load(&n_ahead) > 1;
+}
+
 TEST(round_that_has_begun_ahead_is_called_back_if_one_of_the_one_before_runs_again)
 {
     struct rounding s;
@@ -202,6 +209,7 @@ TEST(round_that_has_begun_ahead_is_called_back_if_one_of_the_one_before_runs_aga
     rounding_start(&s, &stuck, &members[0]);
     rounding_start(&s, &next, &members[1]);
     int fd = rounding_meet(stuck.path[0]);
+    coxi_test_until(are_in_line, NULL, "closures that begin ahead");
     crew_kill(crew_step_process(&s.crew, 0));
     coxi_test_until(is_called_back, NULL, "a recall of closures");
     (void)close(fd);

@@ -185,10 +185,9 @@ TEST(round_that_one_ps_has_all_of_is_the_same_as_any_other)
 static int start_without_one(struct rounding *s, struct rounding_members *members)
 {
     const char *gate[2] = {rounding_gate(), rounding_gate()};
-    rounding_start(s,
-                   &(struct rounding_asked){.path = {gate[0], gate[1]},
-                                            .only = {1, 2, 1, 1}},
-                   members);
+    rounding_start(
+        s, &(struct rounding_asked){.path = {gate[0], gate[1]}, .only = {1, 2, 1, 1}},
+        members);
     int first = rounding_meet(gate[0]); /* the others are in line behind this one */
     int fd = rounding_meet(gate[1]);
     (void)close(first);
