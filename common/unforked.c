@@ -8,7 +8,6 @@
  * gives back in the child.
  * Cost: nothing, except one or two system calls for each open file in the child.
  */
-#define _GNU_SOURCE
 #include "common/unforked.h"
 
 #include <dirent.h>

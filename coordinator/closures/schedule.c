@@ -143,12 +143,14 @@ static int report_error(struct cox_coordinator *c, const struct timespec *until)
 
 /* ---- scheduling */
 
-/* Why nothing may be scheduled now, or 0. Unlocks while it waits. */
+/* Why nothing may be scheduled now, or 0. Unlocks while it waits; not if the run is over,
+ * because nothing that still runs can count. */
 static int check_schedule(struct cox_coordinator *c, const struct cox_function *missing)
     COXI_REQUIRES(c->lock)
 {
     struct timespec never = coxi_deadline(-1);
-    int r = report_error(c, &never);
+    int r = coxi_check_alive_locked(c);
+    r = r == 0 ? report_error(c, &never) : r;
     if (r == 0) {
         r = coxi_gate_check_resets(c, missing);
     }

@@ -358,7 +358,8 @@ struct cox_call {
  * If a closure has failed since the last reported error, and keep_going is 0, this call
  * schedules nothing: it cancels the queued closures, waits until no step runs, and
  * returns the error of the failed closure, which may be any code. After that the
- * coordinator is usable again. COX_EPSLOST, COX_EFENCED: the run is over. COX_ECLOSED.
+ * coordinator is usable again. COX_EPSLOST, COX_EFENCED: the run is over; these are
+ * returned at once, while steps may still run. COX_ECLOSED.
  * COX_ENOENT: a call that the previous client left needs a function that is not loaded
  * (struct cox_progress).
  */

@@ -2,6 +2,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "coordinator/base/alive.h"
 #include "tests/coordinator/crew.h"
 #include "tests/test.h"
 
@@ -68,6 +69,25 @@ static void cancel_running(struct crew *crew, const char *step, struct crew_hold
     crew_hold_wait(ret);
     assert_code(0, cox_future_cancel(ret->future));
     assert_code(COX_ECANCELLED, cox_future_wait(ret->future, -1));
+}
+
+TEST(nothing_waits_for_a_step_that_does_not_look_once_the_run_is_over)
+{
+    struct crew crew;
+    struct crew_hold hold;
+    struct cox_future *future = NULL;
+    (void)open_crew(&crew, 1, LONG_MS);
+    crew_hold(&hold, &crew, "hold_and_count", true);
+    crew_hold_wait(&hold);
+    struct cox_function *function = crew_function(&crew, "number_off");
+    coxi_fatal(crew.c, COX_EPSLOST, "ps 1 is lost");
+    assert_code(COX_EPSLOST, cox_schedule(crew.c, function, NULL, &future));
+    assert_code(COX_EPSLOST, cox_try_schedule(crew.c, function, NULL, &future));
+    assert_null(future);
+    assert_code(COX_ETIMEDOUT, cox_future_wait(hold.future, 0));
+    crew_hold_release(&hold);
+    cox_future_free(hold.future);
+    crew_close(&crew);
 }
 
 TEST(cancelling_a_step_that_looks_ends_it_and_leaves_no_trace)
