@@ -186,18 +186,25 @@ static void print_run(json_t *state, FILE *out, struct coxi_run_text size)
     print_line(out, line, size.columns);
 }
 
-/* ", 62.1 % of its data, about 3 min left"; "" if it has no data sets, or endless ones. */
+/* ", 62.1 % of 10000, about 3 min left", or "of its data"; "" if nobody knows. */
 static void left_text(json_t *state, char ret[TEXT_MAX])
 {
     char left[CELL_MAX];
-    json_t *data = json_object_get(json_object_get(state, "sample"), "data");
+    char of[CELL_MAX] = "its data";
+    json_t *sample = json_object_get(state, "sample");
+    json_t *data = json_object_get(sample, "data");
     double done = number_of(data, "done");
-    double total = number_of(data, "total");
-    double eta_s = number_of(data, "eta_s");
+    bool told = number_of(sample, "total") > 0; /* by the program */
+    double total = number_of(told ? sample : data, "total");
+    double eta_s = number_of(told ? sample : data, "eta_s");
     *ret = '\0';
+    if (told) {
+        done = (double)(count_of(sample, "done") + count_of(sample, "failed"));
+        (void)snprintf(of, sizeof(of), "%.0f", total);
+    }
     if (total > 0 && done >= 0) {
-        int n = snprintf(ret, TEXT_MAX, ", %.1f %% of its data",
-                         100 * fmin(done / total, 1));
+        int n =
+            snprintf(ret, TEXT_MAX, ", %.1f %% of %s", 100 * fmin(done / total, 1), of);
         if (n > 0 && eta_s > 0 && silent_s(state) < SILENT_S) {
             (void)snprintf(ret + n, TEXT_MAX - (size_t)n, ", about %s left",
                            duration_text(eta_s, left));

@@ -105,20 +105,25 @@ export class Overview {
     return `${done}, ${rate(speed)} a second.${records}${eta}`;
   }
 
-  // How far the run is, in tasks of its data sets; without any, or with endless ones, nobody knows.
+  // How far the run is: in steps, if the program has said how many there will be (cox_log_total), else in
+  // tasks of its data sets. Without any, or with endless ones, nobody knows.
   extent() {
-    const { done = 0, total = 0, eta_s: left = null } = this.model.sample?.data ?? {};
-    return { done, total, left };
+    const { sample } = this.model;
+    if (sample?.total > 0) {
+      return { done: (sample.done ?? 0) + (sample.failed ?? 0), total: sample.total, left: sample.eta_s ?? null, unit: "steps" };
+    }
+    const { done = 0, total = 0, eta_s: left = null } = sample?.data ?? {};
+    return { done, total, left, unit: "tasks" };
   }
 
   progress() {
-    const { done, total } = this.extent();
+    const { done, total, unit } = this.extent();
     const bar = document.getElementById("progress");
     show(bar, total > 0);
     if (!bar.hidden) {
       const percent = Math.min(100, (100 * done) / total);
       bar.setAttribute("aria-valuenow", percent.toFixed(1));
-      bar.setAttribute("aria-valuetext", `${percent.toFixed(1)} %: ${number(done)} of ${number(total)} tasks`);
+      bar.setAttribute("aria-valuetext", `${percent.toFixed(1)} %: ${number(done)} of ${number(total)} ${unit}`);
       bar.firstElementChild.style.setProperty("--done", `${percent.toFixed(2)}%`);
     }
   }

@@ -45,6 +45,7 @@ struct coxi_run_counts {
     struct cox_stats stats; /* done, failed, put_back, workers_lost, ... */
     struct coxi_said *said; /* the last answer of each ps */
     uint64_t n_asked;       /* how often the ps were asked */
+    uint64_t total;         /* cox_log_total; 0: not known */
 };
 
 #endif

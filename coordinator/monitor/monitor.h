@@ -3,7 +3,7 @@
  *
  *   monitor.c      the thread that samples, and writes the history to disk
  *   sampler.c      records each second how the run, its ps and its workers do
- *   progress.c     how far the data sets are
+ *   progress.c     how far the run is
  *   scalars.c      the program's scalars and configuration
  *   evaluations.c  records what evaluators have reported
  *   tensorboard.c  writes scalars for TensorBoard; event_file.c: in its format

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdbool.h>
 
+#include "common/clock.h"
 #include "common/sync.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/datasets/dataset.h"
@@ -59,7 +60,41 @@ static struct sum add_all(struct cox_coordinator *c)
     return sum;
 }
 
-int coxi_progress_json(struct cox_coordinator *c, struct coxi_buffer *out)
+double coxi_progress_eta_s(struct coxi_progress_pace *pace, uint64_t now_ms,
+                           uint64_t settled, uint64_t total)
+{
+    if (settled == 0) {
+        pace->n = 0; /* the pace is that since the first closure */
+    }
+    size_t at = pace->n++ % COXI_PROGRESS_SECONDS;
+    pace->ms[at] = now_ms;
+    pace->settled[at] = settled;
+    size_t first =
+        pace->n > COXI_PROGRESS_SECONDS ? pace->n % COXI_PROGRESS_SECONDS : 0;
+    uint64_t n = settled - pace->settled[first];
+    uint64_t ms = now_ms - pace->ms[first];
+    if (settled >= total) {
+        return 0;
+    }
+    return n > 0 && ms > 0 ? (double)(total - settled) * 1e-3 * (double)ms / (double)n
+                           : -1;
+}
+
+static int add_total(struct cox_coordinator *c, struct coxi_progress_pace *pace,
+                     uint64_t settled, struct coxi_buffer *out)
+{
+    coxi_lock(&c->lock);
+    uint64_t total = c->counts.total;
+    coxi_unlock(&c->lock);
+    double eta_s = coxi_progress_eta_s(pace, coxi_now_ms(), settled, total);
+    if (total == 0) {
+        return 0;
+    }
+    int r = coxi_buffer_printf(out, ",\"total\":%" PRIu64, total);
+    return r == 0 && eta_s >= 0 ? coxi_buffer_printf(out, ",\"eta_s\":%.1f", eta_s) : r;
+}
+
+static int add_data(struct cox_coordinator *c, struct coxi_buffer *out)
 {
     struct sum sum = add_all(c);
     if (sum.n == 0) {
@@ -80,4 +115,11 @@ int coxi_progress_json(struct cox_coordinator *c, struct coxi_buffer *out)
                                sum.epoch, sum.epochs);
     }
     return r == 0 ? coxi_buffer_printf(out, "}") : r;
+}
+
+int coxi_progress_json(struct cox_coordinator *c, struct coxi_progress_pace *pace,
+                       uint64_t settled, struct coxi_buffer *out)
+{
+    int r = add_total(c, pace, settled, out);
+    return r == 0 ? add_data(c, out) : r;
 }

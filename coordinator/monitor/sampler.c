@@ -51,6 +51,7 @@ struct coxi_sampler {
     uint64_t all_ms;        /* when all workers were described last */
     uint64_t counts_ms;     /* when those were whose counts have changed */
     struct cox_stats stats; /* of the last sample */
+    struct coxi_progress_pace pace;
     struct coxi_ps_said *ps;
     struct coxi_ps_said *ps_before;
     struct seen *seen; /* capacity entries; what the loop has seen */
@@ -165,7 +166,9 @@ static void tell_run(struct coxi_sampler *sampler, const struct cox_stats *s,
                   U(s->rounds_failed), U(s->late), U(sampler->step),
                   rate(s->done, sampler->stats.done, seconds))
             : r;
-    r = r == 0 ? coxi_progress_json(sampler->c, &to) : r;
+    r = r == 0
+            ? coxi_progress_json(sampler->c, &sampler->pace, s->done + s->failed, &to)
+            : r;
     r = r == 0 ? coxi_buffer_printf(&to, ",") : r;
     r = r == 0 ? coxi_profile_json(sampler->c, &to) : r;
     tell(sampler, COXI_RECORD_SAMPLE, r, &to, lasting);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/sync.h"
 #include "coordinator/base/call.h"
 #include "coordinator/base/history.h"
 #include "coordinator/coordinator.h"
@@ -56,4 +57,16 @@ int cox_log_config(struct cox_coordinator *c, const char *json)
     free(text);
     coxi_buffer_fini(&fields);
     return r;
+}
+
+int cox_log_total(struct cox_coordinator *c, uint64_t closures)
+{
+    if (c == NULL || closures > INT64_MAX) {
+        return coxi_error(COX_EINVAL, "cox_log_total needs a coordinator and a number "
+                                      "of closures below 2^63");
+    }
+    coxi_lock(&c->lock);
+    c->counts.total = closures;
+    coxi_unlock(&c->lock);
+    return 0;
 }

@@ -356,10 +356,21 @@ static size_t leg_of(const struct client *client)
     return (least + whole - 1) / whole * whole;
 }
 
+/* For those who watch the run. */
+static int tell_total(struct client *client)
+{
+    size_t n = batches_of(client);
+    struct cox_stats stats = COX_STATS_INIT;
+    int r = cox_stats(client->c, &stats); /* the workers were made ready by closures */
+    return r != 0
+               ? r
+               : cox_log_total(client->c, stats.done + (client->n_batches + n - 1) / n);
+}
+
 static int run_legs(struct client *client)
 {
     size_t leg = leg_of(client);
-    int r = 0;
+    int r = tell_total(client);
     for (size_t begin = 0; r == 0 && begin < client->n_batches; begin += leg) {
         size_t end = begin + leg < client->n_batches ? begin + leg : client->n_batches;
         double start = now_s();

@@ -1,5 +1,6 @@
 /*
- * What a program lets others see of training: numbers by step, and how it was configured.
+ * What a program lets others see of training: numbers by step, how it was configured, and
+ * how much there is to do.
  * They are written to the run's history (metrics.jsonl in checkpoint_dir, or without one
  * in log_dir), and for TensorBoard (cox_options.tensorboard_dir). Without any of these,
  * the functions check their arguments and do nothing. docs/watching.md shows what comes of
@@ -43,6 +44,19 @@ COX_API int cox_log_scalar(struct cox_coordinator *c, const char *name, uint64_t
  * than 64 KiB.
  */
 COX_API int cox_log_config(struct cox_coordinator *c, const char *json);
+
+/*
+ * Says how many calls the program will have scheduled since cox_open when it is done, of
+ * all functions and data sets together. So those who watch it see how far it is and when
+ * it will be done: calls that are done or have failed, of `closures`. Calls that were too
+ * late for their round do not count, as the program may schedule them again. A program
+ * that goes on from a checkpoint says how many calls are left. The newest number counts;
+ * 0: it is not known any more. Without it, progress is what data sets know of their tasks
+ * (cox_dataset_progress).
+ *
+ * Any thread, also callbacks and on_event. COX_EINVAL: it is larger than 2^63 - 1.
+ */
+COX_API int cox_log_total(struct cox_coordinator *c, uint64_t closures);
 
 #ifdef __cplusplus
 }

@@ -12,8 +12,9 @@
 #include "tests/program.h"
 #include "tests/test.h"
 
-/* A run of a moment ago, with what a terminal must not get. */
-static const char *write_run(const char *worker_state)
+/* A run of a moment ago, with what a terminal must not get. `more`: members of its
+ * sample. */
+static const char *write_run_with(const char *worker_state, const char *more)
 {
     char text[4096];
     double now = (double)time(NULL);
@@ -27,7 +28,7 @@ static const char *write_run(const char *worker_state)
         "{\"seq\":2,\"t\":%.3f,\"kind\":\"sample\",\"done\":50,\"data\":{\"done\":1,"
         "\"total\":4,\"eta_s\":15},\"rate\":"
         "10,"
-        "\"queued\":3,\"in_flight\":4,\"failed\":0,\"ps_bytes\":2048,\"step\":50}\n"
+        "\"queued\":3,\"in_flight\":4,\"failed\":0,\"ps_bytes\":2048,\"step\":50%s}\n"
         "{\"seq\":3,\"t\":%.3f,\"kind\":\"ps\",\"ps\":[{\"index\":0,\"state\":\"up\","
         "\"address\":\"tcp://p\",\"bytes\":2048,\"rows\":9}]}\n"
         "{\"seq\":4,\"t\":%.3f,\"kind\":\"workers\",\"workers\":[{\"index\":0,"
@@ -39,9 +40,14 @@ static const char *write_run(const char *worker_state)
         "\"step\":50,\"value\":0.25}\n"
         "{\"seq\":6,\"t\":%.3f,\"kind\":\"event\",\"code\":\"worker_lost\",\"level\":"
         "\"warning\",\"text\":\"worker 1 \\u001b[31mis lost\",\"worker\":1}\n",
-        now, now, now, now, worker_state, now, now);
+        now, now, more, now, now, worker_state, now, now);
     coxi_test_write(coxi_test_path("run/metrics.jsonl"), text, (size_t)n);
     return dir;
+}
+
+static const char *write_run(const char *worker_state)
+{
+    return write_run_with(worker_state, "");
 }
 
 static void assert_prints(int code, const char *const *argv, const char *part)
@@ -63,6 +69,15 @@ TEST(status_says_how_far_a_run_is)
     assert_prints(0, argv, "workers 2 of 2 ready");
     assert_prints(0, argv, "loss 0.25 (train, step 50)");
     assert_prints(0, argv, "train?[2J, run ab (process 7 on h)");
+}
+
+TEST(status_takes_the_programs_word_for_how_much_there_is_to_do)
+{
+    const char *dir = write_run_with("ready", ",\"total\":200,\"eta_s\":75");
+    const char *const argv[] = {"coxswain", "status", dir, NULL};
+    assert_prints(0, argv, "50 steps done, 25.0 % of 200, about 1 min 15 s left");
+    const char *const top[] = {"coxswain", "top", "--count", "1", dir, NULL};
+    assert_prints(0, top, "50 steps done, 25.0 % of 200, about 1 min 15 s left");
 }
 
 TEST(status_exits_3_if_a_worker_is_away)

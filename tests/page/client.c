@@ -17,6 +17,7 @@ enum {
     WINDOW = 64,
     PS = 2,
     WORKERS = 3,
+    TOTAL = 1000000, /* steps that it says it will run; live.py knows it */
     LOG_EVERY = 20,
     SAVE_EVERY = 1000,
     WAIT_MS = 60000
@@ -68,6 +69,7 @@ static int prepare(struct cox_coordinator *c, const char *module_path,
     spec.rank = 1;
     spec.shape[0] = 1;
     int r = cox_log_config(c, config);
+    r = r != 0 ? r : cox_log_total(c, TOTAL);
     r = r != 0 ? r : cox_variable_create(c, &spec, &ignored);
     r = r != 0 ? r : cox_module_load(c, module_path, &module);
     return r != 0 ? r : cox_function_get(module, "<b/onclick=alert(1)>work</b>", ret);

@@ -17,6 +17,7 @@ import urllib.request
 
 from browser import Browser, program
 
+TOTAL = 1000000  # steps that the client says it will run
 PATIENCE_S = 60  # with sanitizers, on a busy machine
 
 
@@ -126,6 +127,10 @@ def kill_and_see(page, browser, client):
     page.until("and that it is back", lambda: "ps back" in page.text("#events-list") and page.tile("Ps up") == "2 / 2")
 
 
+def progress(page):
+    return page.browser.run("document.getElementById('progress').getAttribute('aria-valuetext')")
+
+
 def compare(page, client):
     """When nothing runs any more, the page has the numbers of cox_stats."""
     client.process.send_signal(signal.SIGUSR1)
@@ -139,6 +144,11 @@ def compare(page, client):
             abs(page.number("Commits") - stats["commits"]) <= 0.005 * stats["commits"])
 
     page.until("the page has the numbers of cox_stats", shown)
+    sample = client.get("/api/state")["sample"]
+    check("the client has said how much there is to do", sample["total"] == TOTAL)
+    percent = f"{min(100, 100 * stats['done'] / TOTAL):.1f} %"
+    page.until("the page shows how far it is", lambda: page.tile("Progress") == percent)
+    page.until("also to those who do not see it", lambda: progress(page) == f"{percent}: {stats['done']:,} of {TOTAL:,} steps")
     page.until("it says that nothing runs", lambda: page.text("#status") == "idle")
     check("it has all workers", len(page.rows("workers-table")) == stats["workers"])
     check("it has the steps of all workers", [r[0] for r in page.rows("workers-table")] == ["worker 0", "worker 1", "worker 2"])

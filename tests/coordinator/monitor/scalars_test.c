@@ -72,6 +72,8 @@ TEST(wrong_calls_are_refused)
     assert_code(COX_EINVAL, cox_log_scalar(crew.c, name, 1, 1));
     assert_error_names("127");
     assert_code(COX_EINVAL, cox_log_scalar(crew.c, "a", UINT64_MAX, 1));
+    assert_code(COX_EINVAL, cox_log_total(NULL, 1));
+    assert_code(COX_EINVAL, cox_log_total(crew.c, (uint64_t)INT64_MAX + 1));
     assert_code(COX_EINVAL, cox_log_config(crew.c, "[1]"));
     assert_code(COX_EINVAL, cox_log_config(crew.c, "{"));
     assert_code(COX_EINVAL, cox_log_config(crew.c, NULL));
@@ -81,6 +83,45 @@ TEST(wrong_calls_are_refused)
     }
     assert_code(COX_ELIMIT, cox_log_scalar(crew.c, "more", 1, 1));
     crew_close(&crew);
+}
+
+TEST(samples_say_how_much_there_is_to_do)
+{
+    struct crew crew;
+    struct told told;
+    crew_open(&crew, 1, 2, "scalars", NULL);
+    (void)crew_counter(&crew, "c0");
+    assert_code(0, cox_log_total(crew.c, 2 * N));
+    run_steps(&crew, "train", N);
+    crew_close(&crew); /* takes the last sample */
+    told_read(crew.log_dir, &told);
+    assert_int_equal(2 * N, told_number(told_last(&told, "sample"), "total"));
+    assert_int_equal(N, told_number(told_last(&told, "sample"), "done"));
+    told_free(&told);
+}
+
+TEST(a_run_that_has_done_all_has_no_time_left_and_a_total_of_0_is_unknown)
+{
+    static const uint64_t totals[] = {N, 0};
+    for (size_t i = 0; i < 2; i++) {
+        struct crew crew;
+        struct told told;
+        crew_open(&crew, 1, 1, "scalars", NULL);
+        (void)crew_counter(&crew, "c0");
+        assert_code(0, cox_log_total(crew.c, 7));
+        assert_code(0, cox_log_total(crew.c, totals[i]));
+        run_steps(&crew, "train", N);
+        crew_close(&crew);
+        told_read(crew.log_dir, &told);
+        const json_t *sample = told_last(&told, "sample");
+        if (totals[i] > 0) {
+            assert_true(told_number(sample, "eta_s") == 0);
+        } else {
+            assert_null(json_object_get(sample, "total"));
+            assert_null(json_object_get(sample, "eta_s"));
+        }
+        told_free(&told);
+    }
 }
 
 TEST(a_step_logs_at_most_256_scalars_and_goes_on)
