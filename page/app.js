@@ -1,7 +1,7 @@
 // The page: asks the client for a run's history, then follows its events, and draws once a second, or
 // when something has happened. When the client does not answer, it tries again and goes on where it was.
 import { Fleet } from "./fleet.js";
-import { isNumber } from "./format.js";
+import { isNumber, show } from "./format.js";
 import { Metrics } from "./metrics.js";
 import { Model } from "./model.js";
 import { Overview } from "./overview.js";
@@ -77,6 +77,7 @@ async function catchUp() {
   if (isOther) {
     model.clear();
   }
+  show(document.getElementById("metrics-link"), state.has_metrics === true);
   const answer = await get(`/api/history?since=${model.seq}`);
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";

@@ -221,6 +221,10 @@ static int get_state(void *context, const struct coxi_http_request *request,
     int failed =
         whole == NULL ? -1 : json_object_set_new(whole, "live", json_boolean(is_live));
     if (failed == 0) {
+        failed = json_object_set_new(whole, "has_metrics",
+                                     json_boolean(sources->has_metrics));
+    }
+    if (failed == 0) {
         failed = json_dump_callback(whole, append_json, &reply->body, JSON_COMPACT);
     }
     json_decref(whole);

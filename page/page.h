@@ -27,7 +27,8 @@ struct coxi_page_sources {
     int (*tasks)(void *arg, uint64_t since, struct coxi_buffer *out);
     /* whether somebody still adds records; NULL: yes */
     bool (*is_live)(void *arg);
-    void *arg; /* for both */
+    void *arg;        /* for both */
+    bool has_metrics; /* the server has /metrics, too: the page links to it */
 };
 
 /* Room that coxi_page_routes needs. */

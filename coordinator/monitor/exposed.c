@@ -104,6 +104,7 @@ static int add_page(struct cox_coordinator *c, struct coxi_exposed *exposed)
         .log_dir = c->options.log_dir,
         .tasks = get_tasks,
         .arg = c,
+        .has_metrics = true,
     };
     if (c->history == NULL) {
         return 0;

@@ -131,6 +131,14 @@ def progress(page):
     return page.browser.run("document.getElementById('progress').getAttribute('aria-valuetext')")
 
 
+def links(page, client):
+    """Each link that the page shows to itself is served."""
+    shown = page.browser.run("[...document.querySelectorAll('footer a')].filter(a => a.offsetParent).map(a => a.href)")
+    for url in shown:
+        check(f"{url} is there", urllib.request.urlopen(url, timeout=20).status == 200)
+    return [url.removeprefix(client.url.rstrip("/")) for url in shown]
+
+
 def compare(page, client):
     """When nothing runs any more, the page has the numbers of cox_stats."""
     client.process.send_signal(signal.SIGUSR1)
@@ -173,6 +181,7 @@ def main():
             look_at_roles(page, browser)
             look_at_names(page, browser)
             kill_and_see(page, browser, client)
+            check("the page of a client links to its metrics", "/metrics" in links(page, client))
             compare(page, client)
             if pictures:
                 browser.picture(os.path.join(pictures, "live.png"))
@@ -191,6 +200,7 @@ def main():
             page.until("the page of the directory has it when all is over",
                        lambda: page.text("#events-list").count("worker lost") >= events and page.rows("workers-table"))
             page.until("and says that it is over", lambda: page.text("#status") == "over")
+            check("and links to no metrics", "/metrics" not in links(page, served))
             check(f"no errors in the page {browser.errors}", not browser.errors)
             client = served
         finally:

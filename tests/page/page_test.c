@@ -23,8 +23,8 @@ static void serve(struct served *served, const char *log_dir)
 {
     static const struct coxi_http_options options = {.address = "127.0.0.1:0"};
     assert_code(0, coxi_records_new(false, &served->records));
-    const struct coxi_page_sources sources = {.records = served->records,
-                                              .log_dir = log_dir};
+    const struct coxi_page_sources sources = {
+        .records = served->records, .log_dir = log_dir, .has_metrics = true};
     assert_code(0, coxi_page_new(&sources, &served->page));
     size_t n = coxi_page_routes(served->page, served->routes);
     assert_code(0, coxi_http_start(&options, served->routes, n, &served->server));
@@ -182,6 +182,7 @@ TEST(the_state_is_that_of_the_newest_records)
     assert_int_equal(2, json_integer_value(json_object_get(sample, "done")));
     assert_int_equal(1, json_array_size(json_object_get(whole, "workers")));
     assert_true(json_is_true(json_object_get(whole, "live")));
+    assert_true(json_is_true(json_object_get(whole, "has_metrics")));
     json_decref(whole);
     free(body);
     end(&served);
