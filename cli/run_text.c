@@ -82,6 +82,12 @@ static const char *bytes_text(double value, char *ret)
     return isnan(value) ? strcpy(ret, "-") : scaled(value, 1024, units, ret);
 }
 
+/* Of what may be unknown. */
+static const char *memory_text(double value, char *ret)
+{
+    return bytes_text(value > 0 ? value : NAN, ret);
+}
+
 static const char *micros_text(double value, char *ret)
 {
     static const char *const units[] = {" us", " ms", " s", NULL};
@@ -326,11 +332,17 @@ static const struct column ps_columns[] = {
 };
 
 static const struct column worker_columns[] = {
-    {"WORKER", 6, "index", count_text},    {"STATE", -10, "state", NULL},
-    {"STEPS/S", 8, "rate", rate_text},     {"STEP", 9, "step_us", micros_text},
-    {"RUNNING", 8, "running", count_text}, {"SLOTS", 6, "slots", count_text},
-    {"DONE", 10, "done", count_text},      {"LOST", 5, "lost", count_text},
-    {"WHERE", -1, "address", NULL},        {0},
+    {"WORKER", 6, "index", count_text},
+    {"STATE", -10, "state", NULL},
+    {"STEPS/S", 8, "rate", rate_text},
+    {"STEP", 9, "step_us", micros_text},
+    {"RUNNING", 8, "running", count_text},
+    {"SLOTS", 6, "slots", count_text},
+    {"DONE", 10, "done", count_text},
+    {"MEMORY", 10, "rss", memory_text},
+    {"LOST", 5, "lost", count_text},
+    {"WHERE", -1, "address", NULL},
+    {0},
 };
 
 /* `peer` NULL: the titles. */

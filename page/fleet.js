@@ -84,7 +84,7 @@ export class Fleet {
       },
       { label: "Running", kind: "number", text: busy, order: (w) => w.running },
       { label: "Done", kind: "number", text: (w) => number(w.done), order: (w) => w.done },
-      { label: "Memory", kind: "number", has: (w) => w.rss > 0, text: (w) => bytes(w.rss), order: (w) => w.rss, share: (w) => w.rss / this.most.rss },
+      { label: "Memory", kind: "number", has: (w) => w.rss > 0, text: (w) => bytes(w.rss > 0 ? w.rss : null), order: (w) => w.rss, share: (w) => w.rss / this.most.rss },
       { label: "Lost", kind: "number", text: (w) => number(w.lost ?? 0), order: (w) => w.lost ?? 0, help: "How often it was lost" },
     ];
   }

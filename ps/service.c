@@ -401,6 +401,7 @@ static int handle(struct coxi_tenant *tenant, struct coxi_peer *peer,
     case COXI_RESULT_WANT:
     case COXI_RESULT:
     case COXI_TRACE_TOLD:
+    case COXI_MEMORY:
         break;
     }
     return coxi_error(COX_EPROTO, "a ps takes no message of kind %d", (int)m->kind);

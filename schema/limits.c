@@ -154,6 +154,7 @@ static size_t array_bytes(const struct coxi_message *m)
     case COXI_PROBE:
     case COXI_FILE_BYTES:
     case COXI_TRACE_ASK:
+    case COXI_MEMORY:
         break;
     }
     return 0;

@@ -287,10 +287,8 @@ Body encode_body(Builder &b, const struct coxi_message &m)
         return encode_layout(b, m.layout);
     case COXI_MODULE:
         return encode_module(b, m.module);
-    case COXI_MODULE_LOADED: {
-        auto message = b.CreateString(or_empty(m.status.message));
-        return wire::CreateModuleLoaded(b, m.status.id, m.status.code, message).Union();
-    }
+    case COXI_MODULE_LOADED:
+        return encode_module_loaded(b, m.status);
     case COXI_DISPATCH:
         return encode_dispatch(b, m.dispatch);
     case COXI_RECALL:
@@ -313,14 +311,10 @@ Body encode_body(Builder &b, const struct coxi_message &m)
         return wire::CreateWantData(b).Union();
     case COXI_RESOURCE:
         return encode_resource(b, m.resource);
-    case COXI_RESOURCE_MADE: {
-        auto message = text_or_none(b, m.status.message);
-        return wire::CreateResourceMade(b, m.status.id, m.status.code, message).Union();
-    }
-    case COXI_REACH: {
-        auto message = text_or_none(b, m.status.message);
-        return wire::CreateReach(b, m.status.id, m.status.code, message).Union();
-    }
+    case COXI_RESOURCE_MADE:
+        return encode_resource_made(b, m.status);
+    case COXI_REACH:
+        return encode_reach(b, m.status);
     case COXI_RESOURCE_DROP:
         return wire::CreateResourceDrop(b, m.resource.id, m.resource.until).Union();
     case COXI_RESTORE:
@@ -354,6 +348,8 @@ Body encode_body(Builder &b, const struct coxi_message &m)
         return wire::CreateTraceAsk(b, m.trace_ask.goes_on).Union();
     case COXI_TRACE_TOLD:
         return encode_trace_told(b, m.trace_told);
+    case COXI_MEMORY:
+        return wire::CreateMemory(b, m.memory.resident).Union();
     }
     return Body();
 }
@@ -503,6 +499,9 @@ bool decode_body(const wire::Message *in, struct coxi_message *ret)
         return decode_trace_told(in->body_as_TraceTold(), &ret->trace_told);
     case wire::Body_FileBytes:
         ret->file_bytes = decode_file_bytes(in->body_as_FileBytes());
+        return true;
+    case wire::Body_Memory:
+        ret->memory.resident = in->body_as_Memory()->resident();
         return true;
     }
     return false;

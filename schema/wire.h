@@ -35,7 +35,7 @@ extern "C" {
  * wire.fbs, and a test fails if only one of the two was changed.
  */
 enum {
-    COXI_WIRE_VERSION = 14,
+    COXI_WIRE_VERSION = 15,
     COXI_WIRE_META_MAX = 16 * 1024 * 1024, /* longest encoded message, bytes */
     COXI_WIRE_NAME_MAX = 127,
     COXI_STALE_BUCKETS = 32,
@@ -463,6 +463,10 @@ struct coxi_resource {
     uint64_t until; /* only in resource_drop */
 };
 
+struct coxi_worker_memory {
+    uint64_t resident;
+};
+
 /* The numbers are those of the union in wire.fbs. */
 enum coxi_message_kind {
     COXI_HELLO = 1,
@@ -506,6 +510,7 @@ enum coxi_message_kind {
     COXI_FILE_BYTES,
     COXI_TRACE_ASK,
     COXI_TRACE_TOLD,
+    COXI_MEMORY,
 };
 
 struct coxi_message {
@@ -542,6 +547,7 @@ struct coxi_message {
         struct coxi_file_bytes file_bytes;
         struct coxi_trace_ask trace_ask;
         struct coxi_trace_told trace_told;
+        struct coxi_worker_memory memory;
         struct coxi_result result; /* also result_want: closure and attempt */
     };
 };

@@ -66,6 +66,12 @@ bool decode_module(const wire::Module *m, struct coxi_module *ret)
     return true;
 }
 
+Body encode_module_loaded(Builder &b, const struct coxi_status &m)
+{
+    auto message = b.CreateString(or_empty(m.message));
+    return wire::CreateModuleLoaded(b, m.id, m.code, message).Union();
+}
+
 Body encode_committed(Builder &b, const struct coxi_status &m)
 {
     auto message = text_or_none(b, m.code != 0 ? m.message : "");
@@ -180,6 +186,18 @@ bool decode_resource(const wire::Resource *m, struct coxi_resource *ret)
             m->timeout_ms(), m->grace_ms(),
             m->position(),   0};
     return std::strlen(ret->name) <= COXI_WIRE_NAME_MAX;
+}
+
+Body encode_resource_made(Builder &b, const struct coxi_status &m)
+{
+    auto message = text_or_none(b, m.message);
+    return wire::CreateResourceMade(b, m.id, m.code, message).Union();
+}
+
+Body encode_reach(Builder &b, const struct coxi_status &m)
+{
+    auto message = text_or_none(b, m.message);
+    return wire::CreateReach(b, m.id, m.code, message).Union();
 }
 
 Body encode_file_read(Builder &b, const struct coxi_file_read &m)

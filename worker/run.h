@@ -103,6 +103,8 @@ struct coxi_run {
     struct coxi_resources resources;
     struct coxi_results results;
     struct coxi_client_files files;
+    uint64_t resident_told;  /* the memory that the client was told of; loop */
+    uint64_t resident_at_ms; /* when the memory was looked at; loop */
     /* guarded by the slots' lock, like `tended` */
     struct coxi_run *next_tended;
     bool tended; /* queued for a slot to tend its resources */

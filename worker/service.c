@@ -405,6 +405,7 @@ static int handle(struct worker *worker, struct coxi_run *run,
     case COXI_FILE_READ:
     case COXI_RESULT:
     case COXI_TRACE_TOLD:
+    case COXI_MEMORY:
         break;
     }
     return coxi_error(COX_EPROTO, "a worker takes no message of kind %d", (int)m->kind);
@@ -462,6 +463,7 @@ static void on_tick(void *arg)
         idle = coxi_run_drain(run);
     } else if (run != NULL) {
         coxi_run_tick(run);
+        coxi_slots_tell_memory(worker->slots, run);
     }
     if (idle && is_let_go(worker, run != NULL)) {
         coxi_loop_stop(worker->loop);

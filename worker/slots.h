@@ -51,6 +51,10 @@ int coxi_slots_drop_resource(struct coxi_slots *slots, struct coxi_run *run,
  * cancels what runs, and lets a slot release the run's resources. Any thread. */
 void coxi_slots_drop(struct coxi_slots *slots, struct coxi_run *run);
 
+/* Tells the client of `run` how much memory this process has, if that has changed; reads
+ * /proc once a second at most. Loop. */
+void coxi_slots_tell_memory(const struct coxi_slots *slots, struct coxi_run *run);
+
 /* Starts nothing more: hands back at once what comes from now on. What is in line stays
  * there until coxi_slots_stop. Any thread. */
 void coxi_slots_close(struct coxi_slots *slots);

@@ -42,12 +42,12 @@ struct coxi_watch {
     bool used;              /* `start` was posted at least once */
     /* the timer fires within this time; COXI_WATCH_NEVER: it is not set */
     uint32_t within_ms;
-    int statm; /* /proc/self/statm, or -1 */
 };
 
 struct coxi_slots {
     struct coxi_slots_options options; /* fixed */
     uint32_t n_threads;                /* fixed once the slots are made */
+    int statm;                         /* /proc/self/statm, or -1; fixed */
 
     struct coxi_mutex lock; /* comes before a run's locks */
     pthread_cond_t work;

@@ -13,7 +13,8 @@
  *
  * Threads: the loop, except coxi_watch_set and coxi_watch_cancel. Cost: a look at each
  * slot once in the shortest timeout; with a limit of memory 50 times a second, and a
- * read from /proc, while a step runs. An idle process has no timer.
+ * read from /proc, while a step runs. An idle process has no timer. The client is told
+ * of the memory by the loop's tick.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -22,6 +23,7 @@
 #include <unistd.h>
 
 #include "common/buffer.h"
+#include "common/clock.h"
 #include "common/error.h"
 #include "common/log.h"
 #include "common/sync.h"
@@ -30,7 +32,11 @@
 #include "worker/results.h"
 #include "worker/slots_internal.h"
 
-enum { END_MS = 100 };
+enum {
+    END_MS = 100,
+    TELL_MEMORY_MS = 1000,
+    TOLD_PARTS = 32 /* the client is told of changes by more than one part */
+};
 
 static const uint64_t ns_per_ms = 1000000;
 
@@ -257,7 +263,7 @@ static void on_timer(uv_timer_t *timer)
         end |= look_at(slots, &slots->threads[i].running, now_ns, &next_ns);
     }
     if (slots->options.memory_max > 0 && slots->n_running > 0) {
-        uint64_t bytes = memory_of_steps(slots->watch.statm);
+        uint64_t bytes = memory_of_steps(slots->statm);
         end |= bytes > slots->options.memory_max && end_for_memory(slots, bytes);
         uint64_t look_ns = now_ns + COXI_WATCH_MEMORY_MS * ns_per_ms;
         next_ns = look_ns < next_ns ? look_ns : next_ns;
@@ -314,28 +320,40 @@ void coxi_watch_set(struct coxi_slots *slots, uint32_t within_ms)
     }
 }
 
+void coxi_slots_tell_memory(const struct coxi_slots *slots, struct coxi_run *run)
+{
+    struct coxi_message message = {.kind = COXI_MEMORY};
+    uint64_t now_ms = coxi_now_ms();
+    if (now_ms - run->resident_at_ms < TELL_MEMORY_MS) {
+        return;
+    }
+    run->resident_at_ms = now_ms;
+    uint64_t bytes = memory_bytes(slots->statm);
+    uint64_t told = run->resident_told;
+    if ((bytes > told ? bytes - told : told - bytes) * TOLD_PARTS > told) {
+        run->resident_told = message.memory.resident = bytes;
+        (void)coxi_message_send(run->control, &message, NULL, false);
+    }
+}
+
 int coxi_watch_init(struct coxi_slots *slots)
 {
     coxi_unshared(&slots->lock);
     struct coxi_watch *watch = &slots->watch;
     watch->start.run = on_start;
     watch->within_ms = COXI_WATCH_NEVER;
-    watch->statm = -1;
-    if (slots->options.memory_max > 0) {
-        watch->statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-        if (watch->statm < 0) {
-            return coxi_error_errno(COX_EIO, "cannot read /proc/self/statm, which a "
-                                             "limit of memory needs");
-        }
-    }
-    return 0;
+    slots->statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    return slots->statm >= 0 || slots->options.memory_max == 0
+               ? 0
+               : coxi_error_errno(COX_EIO, "cannot read /proc/self/statm, which a "
+                                           "limit of memory needs");
 }
 
 static void slots_fini(struct coxi_slots *slots)
 {
     coxi_unshared(&slots->lock);
-    if (slots->watch.statm >= 0) {
-        (void)close(slots->watch.statm);
+    if (slots->statm >= 0) {
+        (void)close(slots->statm);
     }
     for (uint32_t i = 0; i < slots->options.n; i++) {
         coxi_mutex_fini(&slots->threads[i].running.reading);

@@ -39,6 +39,7 @@ struct seen {
     uint32_t n_back;
     uint32_t n_unreached;
     uint64_t n_done;
+    uint64_t resident;
     double step_us;
     double rate; /* that was told: closures done in a second */
 };
@@ -77,6 +78,7 @@ static struct seen look_at(const struct coxi_worker *worker)
                          .n_back = seat->n_back,
                          .n_unreached = worker->n_unreached,
                          .n_done = seat->n_done,
+                         .resident = worker->resident,
                          .step_us = seat->average_us};
 }
 
@@ -254,7 +256,8 @@ static bool state_differs(const struct seen *a, const struct seen *b)
 
 static bool counts_differ(const struct seen *a, const struct seen *b)
 {
-    return a->n_done != b->n_done || a->running != b->running || b->rate != 0;
+    return a->n_done != b->n_done || a->running != b->running ||
+           a->resident != b->resident || b->rate != 0;
 }
 
 static int add_worker(const struct seen *seen, uint32_t index, bool first,
@@ -270,9 +273,11 @@ static int add_worker(const struct seen *seen, uint32_t index, bool first,
     return r == 0 ? coxi_buffer_printf(
                         to,
                         ",\"slots\":%u,\"running\":%u,\"done\":%llu,\"rate\":%.3f,"
-                        "\"step_us\":%.0f,\"lost\":%u,\"back\":%u,\"unreached\":%u}",
+                        "\"step_us\":%.0f,\"rss\":%llu,\"lost\":%u,\"back\":%u,"
+                        "\"unreached\":%u}",
                         seen->slots, seen->running, U(seen->n_done), seen->rate,
-                        seen->step_us, seen->n_lost, seen->n_back, seen->n_unreached)
+                        seen->step_us, U(seen->resident), seen->n_lost, seen->n_back,
+                        seen->n_unreached)
                   : r;
 }
 

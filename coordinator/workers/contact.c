@@ -130,6 +130,10 @@ static int handle(struct coxi_worker *worker, const struct coxi_message *message
     if (message->kind == COXI_REACH) {
         return coxi_reach_told(worker, &message->status);
     }
+    if (message->kind == COXI_MEMORY) {
+        worker->resident = message->memory.resident;
+        return 0;
+    }
     if (message->kind == COXI_FILE_READ) {
         worker->c->workers->events->wanted(worker, message->request,
                                            &message->file_read);

@@ -339,6 +339,7 @@ void coxi_worker_lose(struct coxi_worker *worker, int code, const char *text)
     coxi_worker_set_state(worker, has_left ? COXI_WORKER_GONE : COXI_WORKER_AWAY);
     /* its next process starts from nothing */
     worker->making = worker->resource_told = 0;
+    worker->resident = 0;
     await_no_module(worker, COX_ELOST);
     coxi_reach_forget(worker);
     worker->dial_at_ms = coxi_now_ms() + (has_left ? REST_LEFT_MS : worker->rest_ms);

@@ -69,6 +69,7 @@ struct coxi_worker {
     /* by ps: it has reported that it cannot reach the ps (reach.c); or NULL */
     uint8_t *unreached;
     uint32_t n_unreached; /* number of such ps */
+    uint64_t resident;    /* bytes of memory of its step process; 0: not known */
 };
 
 /* How a worker was lost. */

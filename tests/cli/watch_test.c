@@ -33,7 +33,8 @@ static const char *write_run_with(const char *worker_state, const char *more)
         "\"address\":\"tcp://p\",\"bytes\":2048,\"rows\":9}]}\n"
         "{\"seq\":4,\"t\":%.3f,\"kind\":\"workers\",\"workers\":[{\"index\":0,"
         "\"state\":"
-        "\"ready\",\"address\":\"tcp://w\",\"rate\":10,\"step_us\":1500},{\"index\":1,"
+        "\"ready\",\"address\":\"tcp://"
+        "w\",\"rate\":10,\"step_us\":1500,\"rss\":5242880},{\"index\":1,"
         "\"state\":\"%s\",\"address\":\"tcp://v\"}]}\n"
         "{\"seq\":5,\"t\":%.3f,\"kind\":\"scalar\",\"name\":\"loss\",\"source\":"
         "\"train\","
@@ -110,6 +111,7 @@ TEST(top_prints_plain_tables_where_there_is_no_terminal)
     assert_prints(0, argv, "    1  away");
     assert_prints(0, argv, "1.5 ms");
     assert_prints(0, argv, "2.0 KiB");
+    assert_prints(0, argv, "5.0 MiB");
 }
 
 TEST(events_are_printed_and_followed)

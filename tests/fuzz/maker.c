@@ -439,6 +439,11 @@ static void make_trace_told(bench b, struct coxi_message *m)
     }
 }
 
+static void make_memory(bench b, struct coxi_message *m)
+{
+    m->memory.resident = any(b);
+}
+
 /* ---- all of them */
 
 static void (*const makers[])(bench b, struct coxi_message *m) = {
@@ -483,6 +488,7 @@ static void (*const makers[])(bench b, struct coxi_message *m) = {
     [COXI_FILE_BYTES] = make_file_bytes,
     [COXI_TRACE_ASK] = make_trace_ask,
     [COXI_TRACE_TOLD] = make_trace_told,
+    [COXI_MEMORY] = make_memory,
 };
 _Static_assert(sizeof(makers) / sizeof(*makers) == SAMPLE_KINDS + 1,
                "there is a maker of every kind");

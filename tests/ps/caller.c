@@ -135,7 +135,7 @@ void caller_send_bytes(struct caller *caller, const void *bytes, size_t len)
 }
 
 /* The next frame becomes the current one; false: the end has come. */
-static bool next(struct caller *caller)
+static bool next_frame(struct caller *caller)
 {
     struct timespec until = coxi_deadline(WAIT_MS);
     coxi_lock(&caller->lock);
@@ -159,6 +159,16 @@ static bool next(struct caller *caller)
             coxi_message_decode(kept->meta.data, kept->meta.len, &caller->message));
     }
     return kept != NULL;
+}
+
+/* The same; leaves out what a worker tells of its memory, which may come at any time. */
+static bool next(struct caller *caller)
+{
+    bool any;
+    do {
+        any = next_frame(caller);
+    } while (any && caller->message.kind == COXI_MEMORY);
+    return any;
 }
 
 bool caller_hears(struct caller *caller)

@@ -1,5 +1,5 @@
 /* A peer for tests: sends any messages, right or wrong, and keeps received messages
- * until it is asked for them. */
+ * until it is asked for them. What workers tell of their memory is left out. */
 #ifndef COXI_TESTS_PS_CALLER_H
 #define COXI_TESTS_PS_CALLER_H
 

@@ -387,6 +387,11 @@ static void same_resource(message *a, message *b)
     assert_int_equal(x->until, y->until);
 }
 
+static void same_memory(message *a, message *b)
+{
+    assert_int_equal(a->memory.resident, b->memory.resident);
+}
+
 static void same_nothing(message *a, message *b)
 {
     (void)a;
@@ -437,6 +442,7 @@ void assert_same_message(const struct coxi_message *a, const struct coxi_message
         [COXI_FILE_BYTES] = same_file_bytes,
         [COXI_TRACE_ASK] = same_trace_ask,
         [COXI_TRACE_TOLD] = same_trace_told,
+        [COXI_MEMORY] = same_memory,
     };
     assert_int_equal(a->request, b->request);
     assert_int_equal(a->kind, b->kind);

@@ -171,6 +171,7 @@ static const struct coxi_message samples[] = {
     [COXI_TRACE_TOLD] = {.trace_told = {-1, 80, 81, trace_spans, LEN(trace_spans),
                                         trace_threads, LEN(trace_threads)}},
     [COXI_FILE_BYTES] = {.file_bytes = {-3, "cannot read", 68, 69}},
+    [COXI_MEMORY] = {.memory = {90}},
     [COXI_PROBE] = {.probe = {SESSION, "/data/ckpt/.probe-7", true}},
 };
 

@@ -17,7 +17,7 @@
 #include "tests/coordinator/monitor/told.h"
 #include "tests/test.h"
 
-enum { N = 100 };
+enum { N = 100, HOARD = 256 << 20 };
 
 static void count(struct crew *crew, int n)
 {
@@ -120,6 +120,54 @@ TEST(a_worker_that_is_killed_is_told_of_and_that_it_is_back)
     told_read(crew.log_dir, &told); /* without a checkpoint directory it is here */
     assert_int_equal(0, told_number(told_event(&told, "worker_lost"), "worker"));
     told_free(&told);
+}
+
+/* What the newest record of a worker says of its memory; 0: nothing. */
+static uint64_t memory_told(struct crew *crew)
+{
+    static const char begin[] = "\"rss\":";
+    struct coxi_buffer out = {0};
+    uint64_t last = 0;
+    uint64_t bytes = 0;
+    assert_code(0, coxi_history_since(crew->c, 0, 1 << 20, &out, &last));
+    assert_code(0, coxi_buffer_append_raw(&out, "", 1));
+    const char *at = (const char *)out.data;
+    while ((at = strstr(at, begin)) != NULL) {
+        at += strlen(begin);
+        bytes = strtoull(at, NULL, 10);
+    }
+    coxi_buffer_fini(&out);
+    return bytes;
+}
+
+static bool has_much(void *arg)
+{
+    return memory_told(arg) >= HOARD;
+}
+
+static bool has_little(void *arg)
+{
+    return memory_told(arg) < HOARD;
+}
+
+/* Also while the step goes on. */
+TEST(the_memory_of_a_worker_is_told_of_until_its_process_is_gone)
+{
+    struct crew crew;
+    struct cox_future *future;
+    static const int64_t bytes = HOARD;
+    const struct cox_value arg = COX_SCALAR("bytes", COX_I64, &bytes);
+    struct cox_call call = COX_CALL_INIT;
+    call.args = &arg;
+    call.n_args = 1;
+    crew_open(&crew, 1, 1, "crash", NULL);
+    assert_code(0, cox_schedule(crew.c, crew_function(&crew, "hoard"), &call, &future));
+    coxi_test_until(has_much, &crew, "the memory of a step");
+    assert_code(0, cox_future_cancel(future));
+    crew_kill(crew_step_process(&crew, 0));
+    coxi_test_until(has_little, &crew, "the memory of the next process");
+    cox_future_free(future);
+    crew_close(&crew);
 }
 
 /* ---- from client to client */
