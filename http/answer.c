@@ -3,8 +3,8 @@
  * table of routes, or refused. On the server's thread.
  *
  * Invariants: an answer holds at most BODIES_MAX bytes before another is made, so a
- * crowd of slow readers takes no more memory than that and one answer. A stream has text
- * of one call of `events` at most.
+ * crowd of slow readers takes no more memory than that and one answer, and a short answer
+ * for each connection. A stream has text of one call of `events` at most.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,8 +33,8 @@ static bool add_headers(struct MHD_Response *response, const char *type)
     static const char *const all[][2] = {
         {"X-Content-Type-Options", "nosniff"},
         {"Content-Security-Policy",
-         "default-src 'self'; style-src 'self' 'unsafe-inline'; script-src 'self' "
-         "'unsafe-inline'; img-src 'self' data:; base-uri 'none'; form-action 'none'; "
+         "default-src 'self'; style-src 'self' 'unsafe-inline'; script-src 'self'; "
+         "img-src 'self' data:; base-uri 'none'; form-action 'none'; "
          "frame-ancestors 'none'"},
         {"Cross-Origin-Resource-Policy", "same-origin"},
         {"Referrer-Policy", "no-referrer"},
@@ -84,7 +84,12 @@ static enum MHD_Result answer_get(struct coxi_http_client *client,
 {
     struct coxi_http_server *server = client->server;
     struct coxi_http_reply reply = {0};
-    if (server->body_bytes >= BODIES_MAX) {
+    if (!route->is_short && !coxi_http_has_time(server)) {
+        /* or the rest would become so long that probes of /healthz give up */
+        return refuse(client, MHD_HTTP_SERVICE_UNAVAILABLE, "too many at once\n",
+                      false);
+    }
+    if (!route->is_short && server->body_bytes >= BODIES_MAX) {
         return refuse(client, MHD_HTTP_SERVICE_UNAVAILABLE, "too many slow readers\n",
                       false);
     }

@@ -155,21 +155,30 @@ static void sweep(struct coxi_http_server *server)
 
 /* ---- accepting */
 
-/* Makes room for one more connection: ends the one that has waited longest for a
- * request. False: none waits for one. */
-static bool make_room(struct coxi_http_server *server)
+/* The connection that has been in this state for longest; NULL: there is none. */
+static struct coxi_http_client *oldest_in(const struct coxi_http_server *server,
+                                          enum coxi_http_state state)
 {
     struct coxi_http_client *oldest = NULL;
-    if (server->n_clients - server->n_doomed < COXI_HTTP_CONNECTIONS_MAX) {
-        return true;
-    }
     for (struct coxi_http_client *client = server->clients; client != NULL;
          client = client->next) {
-        if (client->state == COXI_HTTP_READING &&
+        if (client->state == state &&
             (oldest == NULL || client->since_ms <= oldest->since_ms)) {
             oldest = client;
         }
     }
+    return oldest;
+}
+
+/* Makes room for one more connection: ends the one that has waited longest for a
+ * request, or else for a reader of its answer. False: there is none. */
+static bool make_room(struct coxi_http_server *server)
+{
+    if (server->n_clients - server->n_doomed < COXI_HTTP_CONNECTIONS_MAX) {
+        return true;
+    }
+    struct coxi_http_client *oldest = oldest_in(server, COXI_HTTP_READING);
+    oldest = oldest != NULL ? oldest : oldest_in(server, COXI_HTTP_ANSWERING);
     if (oldest != NULL) {
         doom(oldest);
     }
@@ -252,9 +261,9 @@ static void end_all(struct coxi_http_server *server)
     }
 }
 
-/* How long the thread must rest, because it has had more than its share of a core: a
- * crowd of strangers must not slow the program down. */
-static int rest_ms(struct coxi_http_server *server)
+/* The CPU time that the thread may still take at once; negative: it has had more than its
+ * share of a core. A crowd of strangers must not slow the program down. */
+static int64_t share_left_ns(struct coxi_http_server *server)
 {
     struct timespec cpu;
     (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
@@ -266,6 +275,18 @@ static int rest_ms(struct coxi_http_server *server)
     server->share.left_ns = left_ns < share_burst_ns ? left_ns : share_burst_ns;
     server->share.wall_ns = wall_ns;
     server->share.cpu_ns = cpu_ns;
+    return server->share.left_ns;
+}
+
+bool coxi_http_has_time(struct coxi_http_server *server)
+{
+    return share_left_ns(server) >= 0;
+}
+
+/* How long the thread must rest. */
+static int rest_ms(struct coxi_http_server *server)
+{
+    int64_t left_ns = share_left_ns(server);
     int64_t ms = left_ns < 0 ? -left_ns * SHARE / 1000000 + 1 : 0;
     return ms < REST_MOST_MS ? (int)ms : REST_MOST_MS;
 }

@@ -7,9 +7,9 @@
  * (DNS rebinding).
  *
  * Everything is bounded: connections, their headers, the time of each request and answer,
- * the memory of answers, the streams, and the share of a core that all of it takes. A stranger who takes all connections and says
- * nothing keeps nobody out, because the one that has waited longest makes room for the
- * next.
+ * the memory of answers, the streams, and the share of a core that all of it takes.
+ * Strangers who take all connections keep nobody out, because the one that has waited
+ * longest, for a request or for a slow reader, makes room for the next.
  */
 #ifndef COXI_HTTP_HTTP_H
 #define COXI_HTTP_HTTP_H
@@ -63,6 +63,10 @@ struct coxi_http_route {
     void *context;    /* for the functions */
     int (*get)(void *context, const struct coxi_http_request *request,
                struct coxi_http_reply *reply);
+    /* answers of `get` are cheap and have less than 1 MiB: they are given also when others
+     * are refused, because slow readers hold their memory, or because the server has had
+     * its share of a core */
+    bool is_short;
     /*
      * Appends to *out the events after *cursor, as text ("id: 7\ndata: ...\n\n"), and
      * moves *cursor on. Nothing new: appends nothing. At first *cursor is what the reader

@@ -77,9 +77,10 @@ int coxi_serve(const struct coxi_serve_options *options, const char *role,
         .role = role,
         .calls = calls,
         .arg = arg,
-        .routes = {{.path = "/healthz", .context = served, .get = say_health},
-                   {.path = "/readyz", .context = served, .get = say_readiness},
-                   {.path = "/metrics", .context = served, .get = say_metrics}}};
+        .routes = {{"/healthz", served, say_health, true, NULL},
+                   {"/readyz", served, say_readiness, true, NULL},
+                   {"/metrics", served, say_metrics, true, NULL}},
+    };
     int r = coxi_http_start(&http, served->routes, 3, &served->server);
     if (r != 0) {
         r = coxi_error(r, "--http: %s", coxi_error_text());

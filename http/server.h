@@ -93,6 +93,9 @@ enum MHD_Result coxi_http_answer(void *cls, struct MHD_Connection *connection,
 /* The answer to a client's request has ended, however it did. */
 void coxi_http_answered(struct coxi_http_client *client);
 
+/* False: the thread has had more than its share of a core, and will rest. */
+bool coxi_http_has_time(struct coxi_http_server *server);
+
 /* Lets a suspended stream go on. */
 void coxi_http_resume(struct coxi_http_stream *stream);
 

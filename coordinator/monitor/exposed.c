@@ -122,9 +122,11 @@ static int serve(struct cox_coordinator *c, const char *address)
     struct coxi_exposed *exposed = c->exposed;
     const struct coxi_http_options options = {.address = address,
                                               .open = c->options.http_open != 0};
-    add_route(exposed, (struct coxi_http_route){"/healthz", c, say_health, NULL});
-    add_route(exposed, (struct coxi_http_route){"/readyz", c, say_readiness, NULL});
-    add_route(exposed, (struct coxi_http_route){"/metrics", c, say_metrics, NULL});
+    add_route(exposed, (struct coxi_http_route){"/healthz", c, say_health, true, NULL});
+    add_route(exposed,
+              (struct coxi_http_route){"/readyz", c, say_readiness, true, NULL});
+    add_route(exposed,
+              (struct coxi_http_route){"/metrics", c, say_metrics, true, NULL});
     int r = add_page(c, exposed);
     if (r != 0) {
         return r;

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/clock.h"
@@ -31,6 +32,27 @@ static int say_much(void *context, const struct coxi_http_request *request,
     return coxi_buffer_append_raw(&reply->body, NULL, PAGE_BYTES);
 }
 
+static atomic_bool all_have_asked;
+
+/* Takes a third of what the thread may take at once, when all have asked. */
+static int say_costly(void *context, const struct coxi_http_request *request,
+                      struct coxi_http_reply *reply)
+{
+    struct timespec cpu;
+    struct pollfd nothing = {.fd = -1};
+    (void)context;
+    (void)request;
+    while (!atomic_load(&all_have_asked)) {
+        (void)poll(&nothing, 1, 1);
+    }
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
+    int64_t end_ms = cpu.tv_sec * 1000 + cpu.tv_nsec / 1000000 + 100;
+    while (cpu.tv_sec * 1000 + cpu.tv_nsec / 1000000 < end_ms) {
+        (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
+    }
+    return coxi_buffer_printf(&reply->body, "more than once\n");
+}
+
 static atomic_uint n_asked; /* how often streams have asked for events */
 
 static int say_events(void *context, uint64_t *cursor, struct coxi_buffer *out)
@@ -50,8 +72,10 @@ static int say_no_events(void *context, uint64_t *cursor, struct coxi_buffer *ou
 }
 
 static const struct coxi_http_route routes[] = {
-    {.path = "/hello", .get = say_hello},
+    {.path = "/hello", .get = say_hello, .is_short = true},
     {.path = "/much", .get = say_much},
+    {.path = "/some", .get = say_much, .is_short = true},
+    {.path = "/costly", .get = say_costly},
     {.path = "/events", .events = say_events},
     {.path = "/silence", .events = say_no_events},
 };
@@ -259,10 +283,59 @@ TEST(http_holds_a_bounded_number_of_answers_that_nobody_reads)
         n_refused += strcmp(first, "HTTP/1.1 503") == 0;
     }
     assert_true(n_refused >=
-                n - 18); /* 64 MiB are 16 answers, and there may be one more */
+                n - 18);   /* 64 MiB are 16 answers, and there may be one more */
+    assert_serves(server); /* what is short is answered all the same */
     for (int i = 0; i < n; i++) {
         (void)close(greedy[i]);
     }
+    assert_serves(server);
+    coxi_http_stop(server);
+}
+
+TEST(http_serves_others_while_all_connections_are_slow_readers)
+{
+    enum { N = 2 * COXI_HTTP_CONNECTIONS_MAX };
+    int slow[N];
+    struct coxi_http_server *server = start();
+    for (int i = 0; i < N; i++) {
+        const int small = 4096;
+        char byte;
+        slow[i] = visitor_connect(coxi_http_url(server));
+        (void)setsockopt(slow[i], SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
+        visitor_say(slow[i], "GET /some HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        assert_int_equal(1, recv(slow[i], &byte, 1, 0));
+    }
+    assert_serves(server);
+    for (int i = 0; i < N; i++) {
+        (void)close(slow[i]);
+    }
+    coxi_http_stop(server);
+}
+
+/* A probe that waits for all of a crowd's costly answers would give up. */
+TEST(http_refuses_costly_answers_when_its_share_of_a_core_is_spent)
+{
+    enum { N = 32 };
+    static const char costly[] = "GET /costly HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    int fds[N];
+    int n_refused = 0;
+    struct coxi_http_server *server = start();
+    for (int i = 0; i < N; i++) {
+        fds[i] = visitor_connect(coxi_http_url(server));
+        visitor_say(fds[i], "GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        free(visitor_hear_until(fds[i], "hello\n"));
+    }
+    for (int i = 0; i < N; i++) {
+        visitor_say(fds[i], costly);
+    }
+    atomic_store(&all_have_asked, true);
+    for (int i = 0; i < N; i++) {
+        char *answer = visitor_hear_until(fds[i], "once\n");
+        n_refused += visitor_status(answer) == 503;
+        free(answer);
+        (void)close(fds[i]);
+    }
+    assert_true(n_refused > 0 && n_refused < N);
     assert_serves(server);
     coxi_http_stop(server);
 }
