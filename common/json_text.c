@@ -5,10 +5,11 @@
 #include <stdint.h>
 #include <string.h>
 
-/* How many bytes the UTF-8 character at `text` has; 0: it is none. The bounds of the
- * second byte exclude longer forms than needed, surrogates, and all above U+10FFFF. */
-static size_t utf8_length(const uint8_t *text, size_t len)
+/* The bounds of the second byte exclude longer forms than needed, surrogates, and all above
+ * U+10FFFF. */
+size_t coxi_utf8_length(const char *at, size_t len)
 {
+    const uint8_t *text = (const uint8_t *)at;
     uint8_t first = text[0];
     size_t n = first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
     uint8_t low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
@@ -32,7 +33,7 @@ size_t coxi_json_char(const char *text, size_t len, char to[COXI_JSON_CHAR_MAX],
 {
     static const char digits[] = "0123456789abcdef";
     unsigned char c = (unsigned char)*text;
-    size_t n = utf8_length((const uint8_t *)text, len);
+    size_t n = coxi_utf8_length(text, len);
     *ret_read = n > 0 ? n : 1;
     if (n == 0) {
         memcpy(to, "\\ufffd", 6); /* NOLINT(bugprone-not-null-terminated-result) */

@@ -7,6 +7,10 @@
 
 enum { COXI_JSON_CHAR_MAX = 6 };
 
+/* How many bytes the UTF-8 character at `text` has, which has `len` bytes (at least 1); 0: it
+ * is none. */
+size_t coxi_utf8_length(const char *text, size_t len);
+
 /* Writes the first character of `len` bytes (at least 1) to `to`, escaped where JSON
  * demands it. Returns how many bytes it wrote; *ret_read: how many of `text` it read. */
 size_t coxi_json_char(const char *text, size_t len, char to[COXI_JSON_CHAR_MAX],

@@ -3,6 +3,9 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
+
+#include "common/json_text.h"
 
 static const char *const type_names[] = {
     [COXI_COUNTER] = "counter", [COXI_GAUGE] = "gauge", [COXI_LATENCIES] = "histogram"};
@@ -57,26 +60,6 @@ void coxi_openmetrics_family(struct coxi_openmetrics *m, enum coxi_family_type t
 
 /* ---- labels */
 
-/* The length of the UTF-8 character at `text`; 0: it is none. */
-static size_t character(const unsigned char *text)
-{
-    size_t n = text[0] < 0x80                      ? 1
-               : text[0] >= 0xc2 && text[0] < 0xe0 ? 2
-               : text[0] >= 0xe0 && text[0] < 0xf0 ? 3
-               : text[0] >= 0xf0 && text[0] < 0xf5 ? 4
-                                                   : 0;
-    for (size_t i = 1; i < n; i++) {
-        if ((text[i] & 0xc0) != 0x80) {
-            return 0;
-        }
-    }
-    bool overlong =
-        (text[0] == 0xe0 && text[1] < 0xa0) || (text[0] == 0xf0 && text[1] < 0x90);
-    bool beyond =
-        (text[0] == 0xed && text[1] >= 0xa0) || (text[0] == 0xf4 && text[1] >= 0x90);
-    return overlong || beyond ? 0 : n;
-}
-
 /* The length of the plain characters at `text`, which need no look at each. */
 static size_t plain(const unsigned char *text)
 {
@@ -91,11 +74,13 @@ static size_t plain(const unsigned char *text)
 static void put_value(struct coxi_openmetrics *m, const char *value)
 {
     const unsigned char *at = (const unsigned char *)value;
+    const char *end = value + strlen(value);
     while (*at != '\0') {
+        const char *text = (const char *)at;
         size_t n = plain(at);
-        n = n > 0 ? n : *at >= 0x80 ? character(at) : 0;
+        n = n == 0 && *at >= 0x80 ? coxi_utf8_length(text, (size_t)(end - text)) : n;
         if (n > 0) {
-            PUT(m, "%.*s", (int)n, (const char *)at);
+            PUT(m, "%.*s", (int)n, text);
         } else if (*at == '\\' || *at == '"') {
             PUT(m, "\\%c", *at);
         } else {

@@ -16,17 +16,20 @@
 #include "common/crc32c.h"
 #include "common/error.h"
 #include "common/file.h"
+#include "common/json_text.h"
 
 enum {
     WAITING_MAX = 1 << 20, /* bytes that wait for a flush */
     TAG_MAX = 512,         /* a longer tag is cut */
-    EVENT_MAX = TAG_MAX + 64
+    EVENT_MAX = TAG_MAX + 64,
+    SECOND_DIGITS = 10, /* of a file's name; a larger number is nobody's time */
 };
 
 struct coxi_event_file {
     char path[PATH_MAX];
     int fd;
     uint64_t len; /* bytes of whole records in the file */
+    bool is_cut;  /* a part of a record follows them, which could not be cut off */
     struct coxi_buffer waiting;
 };
 
@@ -105,14 +108,35 @@ static int add_record(struct coxi_event_file *file, const uint8_t *event,
     return r;
 }
 
+/* Copies a tag; returns its length. Tags are UTF-8: readers refuse a file with other bytes,
+ * so these become U+FFFD. */
+static size_t copy_tag(const char *tag, char ret[TAG_MAX])
+{
+    size_t n = 0;
+    size_t len = strlen(tag);
+    for (size_t read = 0; read < len;) {
+        size_t character = coxi_utf8_length(tag + read, len - read);
+        const char *from = character > 0 ? tag + read : "\xef\xbf\xbd";
+        size_t more = character > 0 ? character : 3;
+        if (n + more > TAG_MAX) {
+            break;
+        }
+        memcpy(ret + n, from, more);
+        n += more;
+        read += character > 0 ? character : 1;
+    }
+    return n;
+}
+
 int coxi_event_file_scalar(struct coxi_event_file *file, const char *tag, uint64_t step,
                            double t, double value)
 {
+    char text[TAG_MAX];
     uint8_t summary[TAG_MAX + 32];
     uint8_t point[TAG_MAX + 32];
     uint8_t event[EVENT_MAX + 64];
     uint8_t *at = point;
-    put_bytes(&at, 1, tag, strnlen(tag, TAG_MAX));
+    put_bytes(&at, 1, text, copy_tag(tag, text));
     put_float(&at, 2, (float)value);
     uint8_t *summary_at = summary;
     put_bytes(&summary_at, 1, point, (size_t)(at - point));
@@ -155,9 +179,14 @@ static long long newest_second(const char *dir)
     const struct dirent *entry;
     /* NOLINTNEXTLINE(concurrency-mt-unsafe): `all` is this thread's own */
     while (all != NULL && (entry = readdir(all)) != NULL) {
-        long long second = 0;
-        if (sscanf(entry->d_name, "events.out.tfevents.%lld.", &second) == 1 &&
-            second > newest) {
+        static const char begin[] = "events.out.tfevents.";
+        const char *digits = strncmp(entry->d_name, begin, sizeof(begin) - 1) == 0
+                                 ? entry->d_name + sizeof(begin) - 1
+                                 : "";
+        size_t n = strspn(digits, "0123456789");
+        long long second =
+            n <= SECOND_DIGITS && digits[n] == '.' ? strtoll(digits, NULL, 10) : 0;
+        if (second > newest) {
             newest = second;
         }
     }
@@ -217,18 +246,25 @@ void coxi_event_file_free(struct coxi_event_file *file)
     free(file);
 }
 
+/* Cuts a part of a record off: it would hide all later ones. -1: with errno. */
+static int cut_off(struct coxi_event_file *file)
+{
+    bool is_off = ftruncate(file->fd, (off_t)file->len) == 0 &&
+                  lseek(file->fd, (off_t)file->len, SEEK_SET) >= 0;
+    file->is_cut = !is_off;
+    return is_off ? 0 : -1;
+}
+
 int coxi_event_file_flush(struct coxi_event_file *file)
 {
     size_t len = file->waiting.len;
     if (len == 0) {
         return 0;
     }
-    if (coxi_fd_write(file->fd, file->waiting.data, len) != 0) {
+    if ((file->is_cut && cut_off(file) != 0) ||
+        coxi_fd_write(file->fd, file->waiting.data, len) != 0) {
         int r = coxi_error_errno(COX_EIO, "cannot write %s", file->path);
-        /* A record that is cut would hide all later ones. */
-        if (ftruncate(file->fd, (off_t)file->len) == 0) {
-            (void)lseek(file->fd, (off_t)file->len, SEEK_SET);
-        }
+        (void)cut_off(file);
         return r;
     }
     file->len += len;

@@ -237,7 +237,8 @@ int coxi_tensorboard_new(const char *dir, const char *history,
         r = coxi_history_each(history, 0, rewrite, &survey, &end);
         r = r == COX_ENOENT ? 0 : r;
         r = r == 0 ? survey.code : r;
-        r = r == 0 ? coxi_tensorboard_flush(board, 0, true) : r;
+        /* what finds no room on the disk now is tried again by the next flush */
+        (void)coxi_tensorboard_flush(board, 0, true);
     }
     coxi_buffer_fini(&survey.resumptions);
     if (r != 0) {

@@ -1,12 +1,16 @@
 /* Files of events for TensorBoard: their framing, and a disk without room. tensorboard.sh
  * reads such files with TensorBoard's own reader. */
 #include <dirent.h>
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/crc32c.h"
 #include "coordinator/monitor/event_file.h"
+#include "coordinator/monitor/tensorboard.h"
 #include "tests/test.h"
 
 /* The only file in the directory; for free(). */
@@ -77,11 +81,35 @@ TEST(a_file_has_its_version_the_restart_and_points)
     free(bytes);
 }
 
+/* TensorBoard reads nothing of a file in which a tag is no UTF-8. */
+TEST(a_tag_is_utf_8_whatever_its_bytes)
+{
+    static const char expected[] = "\x0a\x0e"
+                                   "a\xef\xbf\xbd<\xc3\xa4>\xef\xbf\xbd";
+    struct coxi_event_file *file;
+    const char *last;
+    size_t last_len;
+    size_t len;
+    char *dir = coxi_test_path("train");
+    assert_code(0, coxi_event_file_new(dir, 0, &file));
+    assert_code(0, coxi_event_file_scalar(file, "a\xff<\xc3\xa4>\xe2\x82", 1, 1, 1));
+    assert_code(0, coxi_event_file_flush(file));
+    coxi_event_file_free(file);
+    char *bytes = read_only_file(dir, &len);
+    assert_int_equal(3, check_records(bytes, len, &last, &last_len));
+    assert_non_null(memmem(last, last_len, expected, sizeof(expected) - 1));
+    free(bytes);
+}
+
 TEST(a_later_file_sorts_behind_an_earlier_one)
 {
     struct coxi_event_file *files[3];
     struct dirent **names;
     char *dir = coxi_test_path("train");
+    /* of nobody's time */
+    assert_int_equal(0, mkdir(dir, 0700));
+    coxi_test_write(coxi_test_path("train/events.out.tfevents.9223372036854775807.x"),
+                    "", 0);
     for (int i = 0; i < 3; i++) {
         char tag[2] = {(char)('a' + i), '\0'};
         assert_code(0, coxi_event_file_new(dir, 0, &files[i]));
@@ -89,12 +117,12 @@ TEST(a_later_file_sorts_behind_an_earlier_one)
         assert_code(0, coxi_event_file_flush(files[i]));
         coxi_event_file_free(files[i]);
     }
-    assert_int_equal(5, scandir(dir, &names, NULL, alphasort));
-    for (int i = 0; i < 5; i++) {
+    assert_int_equal(6, scandir(dir, &names, NULL, alphasort));
+    for (int i = 0; i < 6; i++) {
         char path[4096];
         size_t len;
         (void)snprintf(path, sizeof(path), "%s/%s", dir, names[i]->d_name);
-        if (i >= 2) {
+        if (i >= 2 && i < 5) { /* "9..." sorts behind those of this millennium */
             char *bytes = coxi_test_read(path, &len);
             assert_int_equal('a' + i - 2, bytes[len - 10]);
             free(bytes);
@@ -134,5 +162,68 @@ TEST(without_room_nothing_is_cut_and_all_is_written_later)
     coxi_event_file_free(file);
     bytes = read_only_file(dir, &len);
     assert_true(check_records(bytes, len, &last, &last_len) > 1000);
+    free(bytes);
+}
+
+static bool cannot_cut;
+int __real_ftruncate(int fd, off_t len);
+int __wrap_ftruncate(int fd, off_t len);
+
+int __wrap_ftruncate(int fd, off_t len)
+{
+    errno = EIO;
+    return cannot_cut ? -1 : __real_ftruncate(fd, len);
+}
+
+/* A part of a record in the file would hide all later ones. */
+TEST(a_record_that_cannot_be_cut_off_at_once_is_cut_off_later)
+{
+    struct coxi_event_file *file;
+    struct rlimit all;
+    const char *last;
+    size_t last_len;
+    size_t len;
+    char *dir = coxi_test_path("train");
+    (void)signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(0, getrlimit(RLIMIT_FSIZE, &all));
+    assert_code(0, coxi_event_file_new(dir, 0, &file));
+    assert_code(0, coxi_event_file_flush(file));
+    assert_code(0, coxi_event_file_scalar(file, "loss", 1, 1, 1));
+    assert_int_equal(0, setrlimit(RLIMIT_FSIZE, &(struct rlimit){100, all.rlim_max}));
+    cannot_cut = true;
+    assert_code(COX_EIO, coxi_event_file_flush(file));
+    assert_int_equal(0, setrlimit(RLIMIT_FSIZE, &all));
+    assert_code(COX_EIO, coxi_event_file_flush(file));
+    cannot_cut = false;
+    assert_code(0, coxi_event_file_flush(file));
+    coxi_event_file_free(file);
+    char *bytes = read_only_file(dir, &len);
+    assert_int_equal(3, check_records(bytes, len, &last, &last_len));
+    free(bytes);
+}
+
+TEST(points_that_find_no_room_when_a_run_goes_on_are_written_later)
+{
+    static const char history[] =
+        "{\"seq\":3,\"t\":1.0,\"kind\":\"scalar\",\"name\":\"a\","
+        "\"step\":100,\"value\":1,\"source\":\"client\"}\n";
+    struct coxi_tensorboard *board;
+    struct rlimit all;
+    const struct coxi_repeated repeated = {.seq = 5, .closure = 10};
+    const char *last;
+    size_t last_len;
+    size_t len;
+    char *dir = coxi_test_path("board");
+    coxi_test_write(coxi_test_path("metrics.jsonl"), history, sizeof(history) - 1);
+    (void)signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(0, getrlimit(RLIMIT_FSIZE, &all));
+    assert_int_equal(0, setrlimit(RLIMIT_FSIZE, &(struct rlimit){1, all.rlim_max}));
+    assert_code(0, coxi_tensorboard_new(dir, coxi_test_dir(), &repeated, &board));
+    assert_code(COX_EIO, coxi_tensorboard_flush(board, 0, true));
+    assert_int_equal(0, setrlimit(RLIMIT_FSIZE, &all));
+    assert_code(0, coxi_tensorboard_flush(board, 0, true));
+    coxi_tensorboard_free(board);
+    char *bytes = read_only_file(coxi_test_path("board/train"), &len);
+    assert_int_equal(3, check_records(bytes, len, &last, &last_len));
     free(bytes);
 }
