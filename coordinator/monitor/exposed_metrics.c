@@ -137,7 +137,7 @@ static void take_functions(struct cox_coordinator *c, struct functions *ret)
             struct coxi_profile *profile =
                 atomic_load_explicit(&function->profile, memory_order_acquire);
             if (profile != NULL) {
-                ret->all[ret->n++] = (struct timed_function){function->name, profile};
+                ret->all[ret->n++] = (struct timed_function){function->title, profile};
             }
         }
     }

@@ -215,7 +215,7 @@ static int write_function(void *arg, const struct cox_function *function,
     int r = w->any ? coxi_buffer_append_raw(w->out, ",", 1) : 0;
     w->any = true;
     add_sums(&w->sums, &recent);
-    r = r == 0 ? coxi_json_text(w->out, function->name) : r;
+    r = r == 0 ? coxi_json_text(w->out, function->title) : r;
     return r != 0
                ? r
                : coxi_buffer_printf(

@@ -5,6 +5,7 @@
  */
 #include "coordinator/workers/module.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -81,6 +82,34 @@ static int module_new(struct cox_coordinator *c, const char *path,
     return 0;
 }
 
+static bool has_function(const struct cox_module *module, const char *name)
+{
+    for (uint32_t i = 0; i < module->info.n_steps; i++) {
+        if (strcmp(module->functions[i].name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void title_functions(const struct cox_coordinator *c,
+                            struct cox_module *module) COXI_REQUIRES_C_LOCK
+{
+    for (uint32_t i = 0; i < module->info.n_steps; i++) {
+        struct cox_function *function = &module->functions[i];
+        unsigned n = 1;
+        for (uint32_t m = 0; m < c->modules->n; m++) {
+            n += has_function(c->modules->all[m], function->name);
+        }
+        char number[16] = "";
+        if (n > 1) {
+            (void)snprintf(number, sizeof(number), " (%u)", n);
+        }
+        (void)snprintf(function->title, sizeof(function->title), "%s%s", function->name,
+                       number);
+    }
+}
+
 /* Registers the module, which the coordinator owns from then on. */
 static int enlist(struct cox_coordinator *c, struct cox_module *module)
 {
@@ -89,6 +118,7 @@ static int enlist(struct cox_coordinator *c, struct cox_module *module)
     if (c->modules->n == COXI_MODULES_MAX) {
         r = coxi_error(COX_ELIMIT, "more than %d modules", COXI_MODULES_MAX);
     } else {
+        title_functions(c, module);
         module->id = (uint16_t)c->modules->n;
         c->modules->all[c->modules->n++] = module;
     }

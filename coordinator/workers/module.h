@@ -13,6 +13,9 @@ struct cox_function {
     struct cox_module *module;
     uint16_t index;
     const char *name;
+    /* what it is called among the functions of all modules: its name, or "name (2)" if an
+     * earlier module has a function of that name */
+    char title[COXI_STEP_NAME_MAX + 8];
 
     /* ---- the loop's own: how long its calls run (attempts.c) */
     uint32_t n_samples; /* at most COXI_SAMPLES, which means "or more" */

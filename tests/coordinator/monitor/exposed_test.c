@@ -135,3 +135,37 @@ TEST(a_client_that_waits_for_its_cluster_is_healthy_and_ready)
     cox_cluster_free(cluster);
     assert_true(looked);
 }
+
+static bool tells_both(void *arg)
+{
+    char *state = visitor_get(arg, "/api/state");
+    bool does = strstr(state, "\"count\":{") != NULL &&
+                strstr(state, "\"count (2)\":{") != NULL;
+    free(state);
+    return does;
+}
+
+/* Two of one name would make the text invalid, and so a record that nobody can read. */
+TEST(functions_of_equal_names_in_two_modules_are_told_apart)
+{
+    struct crew crew;
+    struct cox_module *again;
+    struct cox_function *count;
+    struct cox_options options = serving();
+    crew_open(&crew, 1, 1, "counter", &options);
+    char *url = (char *)(uintptr_t)cox_http_address(crew.c);
+    (void)crew_counter(&crew, "c0");
+    assert_code(0, cox_module_load(crew.c, coxi_test_module("counter"), &again));
+    assert_code(0, cox_function_get(again, "count", &count));
+    crew_schedule(&crew, crew_function(&crew, "count"), 10, 1);
+    crew_schedule(&crew, count, 10, 1);
+    assert_code(0, cox_join(crew.c, -1));
+    char *metrics = visitor_get(url, "/metrics");
+    assert_true(visitor_sample(metrics, "coxswain_client_step_seconds_count{"
+                                        "function=\"count\"}") == 10);
+    assert_true(visitor_sample(metrics, "coxswain_client_step_seconds_count{"
+                                        "function=\"count (2)\"}") == 10);
+    free(metrics);
+    coxi_test_until(tells_both, url, "a state that tells of both");
+    crew_close(&crew);
+}
