@@ -98,14 +98,19 @@ static int open_to_read(const char *dir, char path[PATH_MAX], int *ret_fd,
                         struct stat *ret_stat)
 {
     int r = path_of(dir, path);
-    int fd = r == 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    /* of a pipe in its place, open would wait for a writer */
+    int fd = r == 0 ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
     if (r != 0) {
         return r;
     }
-    if (fd < 0 || fstat(fd, ret_stat) != 0 || !S_ISREG(ret_stat->st_mode)) {
+    if (fd < 0 || fstat(fd, ret_stat) != 0) {
         r = fd < 0 && errno == ENOENT
                 ? coxi_error(COX_ENOENT, "there is no %s", path)
                 : coxi_error_errno(COX_EIO, "cannot read %s", path);
+    } else if (!S_ISREG(ret_stat->st_mode)) {
+        r = coxi_error(COX_EIO, "%s is no regular file", path);
+    }
+    if (r != 0) {
         if (fd >= 0) {
             (void)close(fd);
         }
@@ -212,8 +217,8 @@ int coxi_history_update(struct coxi_history *history)
     int r = path_of(history->dir, path);
     if (r == 0 && stat(path, &now) == 0 &&
         (now.st_ino != history->inode || (uint64_t)now.st_size < history->end)) {
-        coxi_records_clear(history->records,
-                           UINT64_MAX); /* another run has begun its file */
+        /* another run has begun the file, perhaps with lower numbers */
+        coxi_records_clear(history->records, UINT64_MAX);
         history->end = 0;
     }
     r = r == 0 ? load(history->dir, history->records, history->end, &now, &history->end)

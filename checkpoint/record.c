@@ -8,6 +8,9 @@
 
 #include "common/json_text.h"
 
+/* A larger number is no record's: numbers must stay exact for readers that have floats. */
+static const json_int_t seq_max = (json_int_t)1 << 52;
+
 static const char *const names[] = {
     [COXI_RECORD_RUN] = "run",       [COXI_RECORD_CONFIG] = "config",
     [COXI_RECORD_SAMPLE] = "sample", [COXI_RECORD_WORKERS] = "workers",
@@ -98,18 +101,37 @@ static bool read_scalar(const json_t *line, struct coxi_record_read *ret)
     return true;
 }
 
-/* Takes the members behind the kind as they are written. */
+static bool skip(const char **at, const char *text)
+{
+    size_t len = strlen(text);
+    bool is = strncmp(*at, text, len) == 0;
+    *at += is ? len : 0;
+    return is;
+}
+
+/* What follows the kind in a line that begins as coxi_record_line makes it; NULL: it begins
+ * otherwise. The line is an object of JSON, so its last brace ends all of this. */
+static const char *behind_kind(const char *line, const char *kind)
+{
+    const char *at = line;
+    bool is = skip(&at, "{\"seq\":");
+    at += strspn(at, "0123456789");
+    is = is && skip(&at, ",\"t\":");
+    at += strspn(at, "0123456789+-.eE");
+    return is && skip(&at, ",\"kind\":\"") && skip(&at, kind) && skip(&at, "\"") ? at
+                                                                                 : NULL;
+}
+
+/* Takes the members behind the kind as they are written. They are shown as they are, so
+ * they must be all of the rest, and on one line to readers that also end lines at a
+ * carriage return (server-sent events). */
 static bool read_fields(const char *line, size_t len, struct coxi_record_read *ret)
 {
-    static const char key[] = "\"kind\":\"";
-    const char *at = memmem(line, len, key, sizeof(key) - 1);
-    const char *end = at != NULL ? memchr(at + sizeof(key) - 1, '"',
-                                          len - (size_t)(at - line) - sizeof(key) + 1)
-                                 : NULL;
-    if (end == NULL || line[len - 1] != '}') {
+    const char *end = behind_kind(line, names[ret->record.kind]);
+    if (end == NULL || line[len - 1] != '}' || memchr(line, '\r', len) != NULL) {
         return false;
     }
-    const char *fields = end + 1 + (end[1] == ',');
+    const char *fields = end + (*end == ',');
     size_t fields_len = (size_t)(line + len - 1 - fields);
     if (coxi_buffer_append_raw(&ret->texts, fields, fields_len) != 0 ||
         coxi_buffer_append_raw(&ret->texts, "", 1) != 0) {
@@ -128,7 +150,7 @@ static bool read_line(const json_t *line, const char *text, size_t len,
     ret->record = (struct coxi_record){.kind = COXI_N_RECORD_KINDS};
     ret->texts.len = 0;
     if (kind != NULL && json_is_integer(seq) && json_integer_value(seq) > 0 &&
-        json_is_number(t)) {
+        json_integer_value(seq) <= seq_max && json_is_number(t)) {
         ret->record.seq = (uint64_t)json_integer_value(seq);
         ret->record.t = json_number_value(t);
         ret->record.kind = coxi_record_kind_of(kind);
@@ -159,21 +181,21 @@ static json_t *members_of(const struct coxi_record *record)
     return members;
 }
 
-double coxi_record_number(const struct coxi_record *record, const char *name)
-{
-    json_t *members = members_of(record);
-    double number = json_number_value(json_object_get(members, name));
-    json_decref(members);
-    return number;
-}
-
-/* ---- a run that goes on from a checkpoint */
-
 static uint64_t positive(const json_t *number)
 {
     json_int_t value = json_integer_value(number);
     return value > 0 ? (uint64_t)value : 0;
 }
+
+uint64_t coxi_record_count(const struct coxi_record *record, const char *name)
+{
+    json_t *members = members_of(record);
+    uint64_t count = positive(json_object_get(members, name));
+    json_decref(members);
+    return count;
+}
+
+/* ---- a run that goes on from a checkpoint */
 
 bool coxi_record_repeats(const struct coxi_record *record, struct coxi_repeated *ret)
 {

@@ -68,12 +68,14 @@ struct coxi_record_read {
     struct coxi_buffer texts;
 };
 
-/* Reads a line without its newline. False: it is no record of a known kind; a line that was
- * cut, for instance. Use `ret` again for the next line. */
+/* Reads a line without its newline. False: it is no record of a known kind, as
+ * coxi_record_line makes them; a line that was cut, for instance. Use `ret` again for the
+ * next line. */
 bool coxi_record_read(const char *line, size_t len, struct coxi_record_read *ret);
 
-/* The member `name` of a record that is no scalar, if it is a number; 0: it has none. */
-double coxi_record_number(const struct coxi_record *record, const char *name);
+/* The member `name` of a record that is no scalar, if it is a whole number above 0;
+ * otherwise 0. */
+uint64_t coxi_record_count(const struct coxi_record *record, const char *name);
 
 /*
  * What a client that has gone on from a checkpoint does again: a `run` record says it.

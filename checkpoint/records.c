@@ -1,8 +1,7 @@
 /*
  * See records.h. Records are kept in streams: one for each kind, and one for each name
  * and source of scalars. A stream is an array sorted by number. A reader looks at a range
- * of numbers in every stream at a time, so the lock is never held for long, however much
- * there is to read.
+ * of numbers in every stream at a time, so the lock is never held for long.
  *
  * A scalar is kept as numbers; its line is made when it is read.
  */
@@ -550,6 +549,7 @@ void coxi_records_clear(struct coxi_records *records, uint64_t seq)
     for (size_t i = 0; i < COXI_N_RECORD_KINDS + records->n_series; i++) {
         forget(records, stream_at(records, i), seq, NULL);
     }
+    records->last = seq == UINT64_MAX ? 0 : records->last;
     coxi_unlock(&records->lock);
 }
 

@@ -68,7 +68,7 @@ void coxi_records_take(struct coxi_records *records,
 void coxi_records_forget(struct coxi_records *records,
                          const struct coxi_repeated *repeated);
 
-/* Forgets the records up to number `seq`. */
+/* Forgets the records up to number `seq`. UINT64_MAX: all, and numbers begin anew. */
 void coxi_records_clear(struct coxi_records *records, uint64_t seq);
 
 #endif

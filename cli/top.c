@@ -227,7 +227,7 @@ int coxi_command_status(int argc, char **argv)
         return complain(status_program.name);
     }
     if (config.json) {
-        (void)json_dumpf(state, stdout, JSON_INDENT(2));
+        (void)json_dumpf(state, stdout, JSON_INDENT(2) | JSON_ENSURE_ASCII);
         (void)printf("\n");
     } else {
         coxi_run_text_head(state, stdout, (struct coxi_run_text){0});
@@ -281,7 +281,8 @@ static void print_events(const struct coxi_buffer *lines, bool as_json)
         const char *kind = json_string_value(json_object_get(record, "kind"));
         if (kind != NULL && strcmp(kind, "event") == 0) {
             if (as_json) {
-                (void)printf("%.*s\n", (int)n, line);
+                (void)json_dumpf(record, stdout, JSON_COMPACT | JSON_ENSURE_ASCII);
+                (void)printf("\n");
             } else {
                 coxi_run_text_event(record, stdout);
             }

@@ -137,17 +137,39 @@ static uint64_t last_number(const struct coxi_buffer *lines)
     return end < lines->len ? number_of((const char *)lines->data + end) : 0;
 }
 
-static int next_of_client(struct coxi_watcher *watch, struct coxi_buffer *lines)
+/* The records from number `from` on, and a NUL behind them, which does not count. */
+static int get_from(struct coxi_watcher *watch, uint64_t from, struct coxi_buffer *ret)
+{
+    char path[64];
+    (void)snprintf(path, sizeof(path), "/api/history?since=%" PRIu64,
+                   from > 0 ? from - 1 : 0);
+    ret->len = 0;
+    int r = get(watch->url, path, ret);
+    r = r != 0 ? r : coxi_buffer_append_raw(ret, "", 1);
+    ret->len -= r == 0;
+    return r;
+}
+
+/* Asks for the newest record that is known as well: a client that does not have it is
+ * another one, and its numbers have begun anew. */
+static int next_of_client(struct coxi_watcher *watch, struct coxi_buffer *lines,
+                          bool *ret_anew)
 {
     struct coxi_buffer answer = {0};
-    char path[64];
-    (void)snprintf(path, sizeof(path), "/api/history?since=%" PRIu64, watch->seq);
-    int r = get(watch->url, path, &answer);
-    /* A NUL, so that the last line is a string. */
-    r = r != 0 ? r : coxi_buffer_append_raw(&answer, "", 1);
-    if (r == 0 && --answer.len > 0) {
+    int r = get_from(watch, watch->seq, &answer);
+    if (r == 0 && answer.len == 0 && watch->seq > 0) {
+        *ret_anew = true;
+        watch->seq = 0;
+        r = get_from(watch, 0, &answer);
+    }
+    if (r == 0 && answer.len > 0) {
+        const char *text = (const char *)answer.data;
+        const char *end = strchr(text, '\n');
+        size_t known = number_of(text) == watch->seq && watch->seq > 0 && end != NULL
+                           ? (size_t)(end + 1 - text)
+                           : 0;
         watch->seq = last_number(&answer);
-        r = coxi_buffer_append_raw(lines, answer.data, answer.len);
+        r = coxi_buffer_append_raw(lines, answer.data + known, answer.len - known);
     }
     coxi_buffer_fini(&answer);
     return r;
@@ -176,7 +198,7 @@ int coxi_watcher_next(struct coxi_watcher *watch, struct coxi_buffer *lines,
 {
     *ret_anew = false;
     return watch->history != NULL ? next_of_directory(watch, lines, ret_anew)
-                                  : next_of_client(watch, lines);
+                                  : next_of_client(watch, lines, ret_anew);
 }
 
 /* ---- waiting */

@@ -51,11 +51,11 @@ void coxi_evaluations_note(struct coxi_evaluations *evaluations,
                            const struct coxi_record *record)
 {
     if (record->kind == COXI_RECORD_CHECKPOINT) {
-        uint64_t number = (uint64_t)coxi_record_number(record, "number");
+        uint64_t number = coxi_record_count(record, "number");
         evaluations->known[number % KNOWN] =
-            (struct known){number, (uint64_t)coxi_record_number(record, "closure")};
+            (struct known){number, coxi_record_count(record, "closure")};
     } else if (record->kind == COXI_RECORD_EVAL) {
-        uint64_t offset = (uint64_t)coxi_record_number(record, "offset");
+        uint64_t offset = coxi_record_count(record, "offset");
         evaluations->offset =
             offset > evaluations->offset ? offset : evaluations->offset;
     }

@@ -299,9 +299,9 @@ static void note_checkpoint(void *arg, const struct coxi_record *record)
     struct coxi_monitor *monitor = arg;
     coxi_evaluations_note(monitor->evaluations, record);
     if (record->kind == COXI_RECORD_CHECKPOINT &&
-        (uint64_t)coxi_record_number(record, "number") ==
+        coxi_record_count(record, "number") ==
             monitor->c->saving.started.checkpoint) {
-        monitor->cut = (uint64_t)coxi_record_number(record, "cut");
+        monitor->cut = coxi_record_count(record, "cut");
     }
 }
 

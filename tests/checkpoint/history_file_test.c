@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "checkpoint/history_file.h"
@@ -114,6 +115,32 @@ TEST(lines_that_are_no_records_are_skipped)
                         all);
     free(all);
     coxi_history_close(history);
+}
+
+TEST(a_reader_goes_on_with_another_run_that_counts_from_1)
+{
+    static const char text[] = "{\"seq\":1,\"t\":2.000,\"kind\":\"run\",\"pid\":2}\n";
+    struct coxi_history *history;
+    const char *dir = coxi_test_dir();
+    write_three(dir);
+    assert_code(0, coxi_history_open(dir, &history));
+    assert_int_equal(0, unlink(coxi_test_path("metrics.jsonl")));
+    coxi_test_write(coxi_test_path("metrics.jsonl"), text, sizeof(text) - 1);
+    assert_code(0, coxi_history_update(history));
+    char *all = known(coxi_history_records(history));
+    assert_string_equal(text, all);
+    free(all);
+    coxi_history_close(history);
+}
+
+TEST(a_pipe_in_the_place_of_the_file_holds_nobody_up)
+{
+    struct coxi_history *history;
+    struct coxi_history_file file;
+    const char *dir = coxi_test_dir();
+    assert_int_equal(0, mkfifo(coxi_test_path("metrics.jsonl"), 0600));
+    assert_code(COX_EIO, coxi_history_open(dir, &history));
+    assert_code(COX_EIO, coxi_history_file_open(dir, &file));
 }
 
 TEST(scalars_that_a_later_client_repeats_are_not_shown)

@@ -100,7 +100,7 @@ TEST(a_line_reads_back_as_its_record)
     const char *line = "{\"seq\":8,\"t\":1,\"kind\":\"checkpoint\",\"number\":3}";
     assert_true(coxi_record_read(line, strlen(line), &read));
     assert_string_equal("\"number\":3", read.record.fields);
-    assert_true(coxi_record_number(&read.record, "number") == 3);
+    assert_true(coxi_record_count(&read.record, "number") == 3);
     coxi_buffer_fini(&read.texts);
 }
 
@@ -119,6 +119,10 @@ TEST(what_is_no_record_is_not_read)
         "{\"seq\":1,\"t\":1,\"kind\":\"scalar\",\"name\":\"a\",\"step\":1,"
         "\"value\":\"x\",\"source\":\"x\"}",
         "[1]",
+        "{\"seq\":9007199254740993,\"t\":1,\"kind\":\"sample\"}",
+        "{\"a\":{\"kind\":\"event\"},\"seq\":1,\"t\":1,\"kind\":\"event\"}",
+        "{\"kind\":\"event\",\"seq\":1,\"t\":1}",
+        "{\"seq\":1,\"t\":1,\"kind\":\"event\",\r\"text\":\"\"}",
     };
     struct coxi_record_read read = {0};
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {

@@ -134,6 +134,22 @@ TEST(events_are_printed_and_followed)
     assert_int_equal(0, program_wait(&program));
 }
 
+/* U+009B begins an escape sequence, in many terminals also as UTF-8. */
+TEST(json_for_a_terminal_has_no_control_characters)
+{
+    static const char text[] =
+        "{\"seq\":1,\"t\":1,\"kind\":\"event\",\"code\":\"x\",\"level\":\"info\","
+        "\"text\":\"\xc2\x9b"
+        "31m\"}\n";
+    const char *dir = coxi_test_path("run");
+    (void)mkdir(dir, 0700);
+    coxi_test_write(coxi_test_path("run/metrics.jsonl"), text, sizeof(text) - 1);
+    const char *const events[] = {"coxswain", "events", "--json", dir, NULL};
+    const char *const status[] = {"coxswain", "status", "--json", dir, NULL};
+    assert_prints(0, events, "\\u009B31m");
+    assert_prints(3, status, "\\u009B31m");
+}
+
 /* What `coxswain page` prints first. */
 static void page_start(struct program *program, const char *dir, char ret_url[128])
 {
@@ -188,6 +204,27 @@ TEST(tools_read_a_served_run_by_its_address)
     program_kill(&program, SIGTERM);
     assert_int_equal(0, program_wait(&program));
     assert_prints(1, (const char *[]){"coxswain", "status", url, NULL}, url);
+}
+
+TEST(tools_follow_another_run_at_the_same_address)
+{
+    struct program page;
+    struct program events;
+    char url[128];
+    static const char text[] =
+        "{\"seq\":1,\"t\":1,\"kind\":\"event\",\"code\":\"ps_lost\",\"level\":"
+        "\"warning\",\"text\":\"ps 0 is lost\"}\n";
+    page_start(&page, write_run("ready"), url);
+    program_start(&events,
+                  (const char *[]){"coxswain", "events", "--follow", url, NULL});
+    program_wait_printed(&events, "worker_lost");
+    assert_int_equal(0, unlink(coxi_test_path("run/metrics.jsonl")));
+    coxi_test_write(coxi_test_path("run/metrics.jsonl"), text, sizeof(text) - 1);
+    program_wait_printed(&events, "ps_lost: ps 0 is lost");
+    program_kill(&events, SIGTERM);
+    assert_int_equal(0, program_wait(&events));
+    program_kill(&page, SIGTERM);
+    assert_int_equal(0, program_wait(&page));
 }
 
 TEST(tools_say_what_is_missing)
