@@ -488,9 +488,10 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
         coxi_loop_join(c->loop);
     }
     tell_untold(c);
+    coxi_monitor_flush(c, &until);
     /* on_event may call functions, so nothing is freed before this */
     coxi_events_stop(c);
-    coxi_monitor_stop(c);
+    coxi_monitor_stop(c, &until);
     coxi_exposed_stop(c); /* before anything is freed that its pages tell of */
     coxi_trigger_stop(c); /* needed if cox_open has failed early */
     close_ps(c);

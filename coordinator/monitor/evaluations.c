@@ -12,8 +12,6 @@
 #include "common/error.h"
 #include "common/file.h"
 #include "common/json_text.h"
-#include "coordinator/base/history.h"
-#include "coordinator/coordinator.h"
 
 enum {
     KNOWN = 4096,       /* checkpoints whose closure is known; a power of two */
@@ -26,25 +24,34 @@ struct known {
 };
 
 struct coxi_evaluations {
-    struct cox_coordinator *c;
+    char *dir; /* NULL: there is no checkpoint directory */
+    struct coxi_records *records;
     uint64_t offset;           /* all before it was taken over */
     struct known known[KNOWN]; /* by number, modulo */
 };
 
-int coxi_evaluations_new(struct cox_coordinator *c, struct coxi_evaluations **ret)
+int coxi_evaluations_new(const char *dir, struct coxi_records *records,
+                         struct coxi_evaluations **ret)
 {
     struct coxi_evaluations *evaluations = calloc(1, sizeof(*evaluations));
-    if (evaluations == NULL) {
+    if (evaluations != NULL && dir != NULL) {
+        evaluations->dir = strdup(dir);
+    }
+    if (evaluations == NULL || (dir != NULL && evaluations->dir == NULL)) {
+        coxi_evaluations_free(evaluations);
         return coxi_error_memory("evaluations");
     }
-    evaluations->c = c;
+    evaluations->records = records;
     *ret = evaluations;
     return 0;
 }
 
 void coxi_evaluations_free(struct coxi_evaluations *evaluations)
 {
-    free(evaluations);
+    if (evaluations != NULL) {
+        free(evaluations->dir);
+        free(evaluations);
+    }
 }
 
 void coxi_evaluations_note(struct coxi_evaluations *evaluations,
@@ -63,7 +70,7 @@ void coxi_evaluations_note(struct coxi_evaluations *evaluations,
 
 static int path_of(const struct coxi_evaluations *evaluations, char ret[PATH_MAX])
 {
-    const char *dir = evaluations->c->saving.dir;
+    const char *dir = evaluations->dir;
     return dir != NULL ? coxi_path(ret, "%s/eval.jsonl", dir) : COX_ENOENT;
 }
 
@@ -111,13 +118,18 @@ static uint64_t closure_of(const struct coxi_evaluations *evaluations, uint64_t 
     struct coxi_manifest *manifest = NULL;
     uint64_t closure = known->number == number ? known->closure : 0;
     if (closure == 0 &&
-        coxi_path(path, "%s/ckpt-%llu", evaluations->c->saving.dir,
-                  (unsigned long long)number) == 0 &&
+        coxi_path(path, "%s/ckpt-%llu", evaluations->dir, (unsigned long long)number) ==
+            0 &&
         coxi_manifest_read(path, &manifest) == 0) {
         closure = manifest->progress.closure;
         coxi_manifest_free(manifest);
     }
     return closure;
+}
+
+static void add(struct coxi_evaluations *evaluations, struct coxi_record record)
+{
+    (void)coxi_records_add(evaluations->records, &record, true, NULL);
 }
 
 static void take_line(struct coxi_evaluations *evaluations, const char *text,
@@ -128,7 +140,7 @@ static void take_line(struct coxi_evaluations *evaluations, const char *text,
     json_t *line = json_loadb(text, len, 0, NULL);
     const json_t *checkpoint = json_object_get(line, "checkpoint");
     struct coxi_buffer fields = {0};
-    if (!json_is_integer(checkpoint)) {
+    if (!json_is_integer(checkpoint) || json_integer_value(checkpoint) <= 0) {
         json_decref(line);
         return;
     }
@@ -143,14 +155,15 @@ static void take_line(struct coxi_evaluations *evaluations, const char *text,
     json_object_foreach(line, name, value)
     {
         if (r == 0 && is_score(name) && json_is_number(value) && step != 0) {
-            (void)coxi_history_scalar(
-                evaluations->c, &(struct coxi_record_scalar){name, "eval", step,
-                                                             json_number_value(value)});
+            add(evaluations,
+                (struct coxi_record){
+                    .kind = COXI_RECORD_SCALAR,
+                    .scalar = {name, "eval", step, json_number_value(value)}});
         }
     }
     if (r == 0) {
-        coxi_history_add(evaluations->c, COXI_RECORD_EVAL, (const char *)fields.data,
-                         true);
+        add(evaluations, (struct coxi_record){.kind = COXI_RECORD_EVAL,
+                                              .fields = (const char *)fields.data});
     }
     coxi_buffer_fini(&fields);
     json_decref(line);

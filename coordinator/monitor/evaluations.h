@@ -7,13 +7,14 @@
 #ifndef COXI_COORDINATOR_MONITOR_EVALUATIONS_H
 #define COXI_COORDINATOR_MONITOR_EVALUATIONS_H
 
-#include "checkpoint/record.h"
+#include "checkpoint/records.h"
 
-struct cox_coordinator;
 struct coxi_evaluations;
 
-/* COX_ENOMEM. */
-int coxi_evaluations_new(struct cox_coordinator *c, struct coxi_evaluations **ret);
+/* The records go to `records`. `dir`: the checkpoint directory; NULL: there is none, and
+ * nothing is reported. COX_ENOMEM. */
+int coxi_evaluations_new(const char *dir, struct coxi_records *records,
+                         struct coxi_evaluations **ret);
 void coxi_evaluations_free(struct coxi_evaluations *evaluations); /* takes NULL */
 
 /* Takes note of a record: which closure a checkpoint has, or how far eval.jsonl was taken

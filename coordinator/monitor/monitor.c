@@ -1,8 +1,7 @@
 /*
- * See monitor.h. The thread wakes ten times a second. Each time it writes the records
- * that were added and tells those who watch, and once a second it samples. What waits for
- * a disk that is full or slow is bounded; records beyond that are left out, which an
- * event says.
+ * See monitor.h. The thread wakes ten times a second. Each time it tells those who watch if
+ * there are new records, and once a second it samples. It never uses the disk, so that the
+ * page goes on when the disk does not answer, and says so.
  *
  * Locks: `lock`, which only guards the thread's life; it is a leaf.
  */
@@ -15,7 +14,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "checkpoint/generation.h"
 #include "checkpoint/history_file.h"
 #include "cluster/cluster.h"
 #include "common/clock.h"
@@ -30,28 +28,18 @@
 #include "coordinator/monitor/evaluations.h"
 #include "coordinator/monitor/exposed.h"
 #include "coordinator/monitor/sampler.h"
-#include "coordinator/monitor/tensorboard.h"
+#include "coordinator/monitor/writer.h"
 
 enum {
-    WRITE_MS = 100,
+    TELL_MS = 100,
     SAMPLE_MS = 1000,
-    RETRY_MS = 1000, /* after a write has failed */
-    TELL_LOST_MS = 60000,
-    LINES_MAX = 1 << 20 /* bytes of lines that wait for the disk */
-};
-
-/* A place that is written to: metrics.jsonl, or the files for TensorBoard. */
-struct place {
-    const char *what;
-    bool failing;
-    uint64_t retry_ms; /* not tried before */
-    uint64_t left_out; /* records since it fails */
 };
 
 struct coxi_monitor {
     struct cox_coordinator *c;
     struct coxi_sampler *sampler;
-    struct coxi_evaluations *evaluations;
+    struct coxi_writer *writer;
+    struct coxi_evaluations *evaluations; /* until the writer has them */
 
     /* ---- what is known when the thread starts */
     uint64_t before; /* the number of the last record of earlier clients */
@@ -60,15 +48,11 @@ struct coxi_monitor {
     struct coxi_repeated repeated;
 
     /* ---- of the thread */
-    struct coxi_history_file file;
-    struct coxi_buffer lines; /* that wait to be written */
-    struct place file_place;
-    uint64_t lost;         /* records, of which no event has told yet */
-    uint64_t tell_lost_ms; /* not told before */
-    struct coxi_tensorboard *board;
-    struct place board_place;
     uint64_t sampled_ms;
+    uint64_t busy_since_ms; /* of the writer */
+    struct coxi_patience patience;
 
+    bool leaves_disk; /* of cox_close: the disk does not answer */
     pthread_t thread;
     bool runs;
     struct coxi_mutex lock; /* guards all below; leaf */
@@ -77,151 +61,6 @@ struct coxi_monitor {
     bool samples; /* a sample is being taken */
     bool stop;
 };
-
-/* ---- places that cannot be written */
-
-static void failed(struct coxi_monitor *monitor, struct place *place)
-{
-    place->retry_ms = coxi_now_ms() + RETRY_MS;
-    if (!place->failing) {
-        place->failing = true;
-        coxi_event(monitor->c, COX_EVENT_METRICS_FAILED, COXI_OF(.error = COX_EIO),
-                   "%s cannot be written, and training goes on: %.350s", place->what,
-                   coxi_error_text());
-    }
-}
-
-static void written(struct coxi_monitor *monitor, struct place *place)
-{
-    if (place->failing) {
-        coxi_event(monitor->c, COX_EVENT_METRICS_BACK, COXI_OF(0),
-                   "%s can be written again; %" PRIu64 " record%s missing there",
-                   place->what, place->left_out,
-                   place->left_out == 1 ? " is" : "s are");
-        place->failing = false;
-        place->left_out = 0;
-    }
-}
-
-/* ---- writing */
-
-static int write_lines(struct coxi_monitor *monitor)
-{
-    struct cox_coordinator *c = monitor->c;
-    int r = 0;
-    if (c->saving.dir != NULL) { /* a client that has been replaced writes nothing */
-        r = coxi_generation_check(c->saving.dir, &c->session);
-    }
-    if (r == 0 && monitor->file.fd < 0) {
-        r = coxi_history_file_open(coxi_history_dir(c), &monitor->file);
-    }
-    if (r == 0) {
-        r = coxi_history_file_append(&monitor->file, monitor->lines.data,
-                                     monitor->lines.len);
-    }
-    if (r == 0) {
-        monitor->lines.len = 0;
-    }
-    return r;
-}
-
-/* Adds the line of a record to those that wait. Many at once are written in pieces. */
-static void add_line(struct coxi_monitor *monitor, const struct coxi_record *record)
-{
-    struct place *place = &monitor->file_place;
-    if (monitor->lines.len >= LINES_MAX / 2 && !place->failing &&
-        write_lines(monitor) != 0) {
-        failed(monitor, place);
-    }
-    size_t before = monitor->lines.len;
-    if (before >= LINES_MAX || coxi_record_line(&monitor->lines, record) != 0) {
-        monitor->lines.len = before; /* the disk is full, or there is no memory */
-        place->left_out++;
-    }
-}
-
-static void take(void *arg, const struct coxi_record *record)
-{
-    struct coxi_monitor *monitor = arg;
-    coxi_evaluations_note(monitor->evaluations, record);
-    if (coxi_history_dir(monitor->c) != NULL) {
-        add_line(monitor, record);
-    }
-    if (record->kind == COXI_RECORD_SCALAR && monitor->board != NULL &&
-        coxi_tensorboard_add(monitor->board, record) != 0) {
-        monitor->board_place.left_out++;
-    }
-}
-
-/* Records came faster than they are written. Says so once a minute. */
-static void tell_lost(struct coxi_monitor *monitor, uint64_t lost)
-{
-    uint64_t now_ms = coxi_now_ms();
-    monitor->lost += lost;
-    if (monitor->lost > 0 && now_ms >= monitor->tell_lost_ms) {
-        coxi_event(monitor->c, COX_EVENT_METRICS_FAILED, COXI_OF(.error = COX_ELIMIT),
-                   "more is logged than can be written: %" PRIu64
-                   " records are missing in metrics.jsonl",
-                   monitor->lost);
-        monitor->lost = 0;
-        monitor->tell_lost_ms = now_ms + TELL_LOST_MS;
-    }
-}
-
-static void write_history(struct coxi_monitor *monitor, bool last)
-{
-    uint64_t lost = 0;
-    struct place *place = &monitor->file_place;
-    coxi_records_take(monitor->c->history, take, monitor, &lost);
-    tell_lost(monitor, lost);
-    if (monitor->lines.len == 0 ||
-        (place->failing && !last && coxi_now_ms() < place->retry_ms)) {
-        return;
-    }
-    int r = write_lines(monitor);
-    if (r == COX_EFENCED) {
-        monitor->lines.len = 0;
-    } else if (r != 0) {
-        failed(monitor, place);
-    } else {
-        written(monitor, place);
-    }
-}
-
-static uint64_t first_unsettled(struct cox_coordinator *c)
-{
-    coxi_lock(&c->lock);
-    uint64_t first = c->ids.first_unsettled;
-    coxi_unlock(&c->lock);
-    return first;
-}
-
-static void write_board(struct coxi_monitor *monitor, bool last)
-{
-    struct place *place = &monitor->board_place;
-    if (monitor->board == NULL ||
-        (place->failing && !last && coxi_now_ms() < place->retry_ms)) {
-        return;
-    }
-    if (coxi_tensorboard_flush(monitor->board, first_unsettled(monitor->c), last) !=
-        0) {
-        failed(monitor, place);
-    } else {
-        written(monitor, place);
-    }
-}
-
-static void open_board(struct coxi_monitor *monitor)
-{
-    const struct cox_coordinator *c = monitor->c;
-    const char *dir = c->options.tensorboard_dir;
-    if (dir != NULL &&
-        coxi_tensorboard_new(dir, coxi_history_dir(c),
-                             monitor->goes_on ? &monitor->repeated : NULL,
-                             &monitor->board) != 0) {
-        failed(monitor, &monitor->board_place);
-    }
-}
 
 /* ---- the thread */
 
@@ -242,17 +81,16 @@ static void sample(struct coxi_monitor *monitor)
     }
     monitor->sampled_ms = now_ms;
     coxi_sampler_take(monitor->sampler, false);
-    coxi_evaluations_take(monitor->evaluations);
     coxi_lock(&monitor->lock);
     monitor->samples = false;
     (void)pthread_cond_broadcast(&monitor->changed);
     coxi_unlock(&monitor->lock);
 }
 
-/* Waits for the next time to write; false: the thread must end. */
+/* Waits for the next turn; false: the thread must end. */
 static bool rest(struct coxi_monitor *monitor)
 {
-    struct timespec until = coxi_deadline(WRITE_MS);
+    struct timespec until = coxi_deadline(TELL_MS);
     coxi_lock(&monitor->lock);
     while (!monitor->stop &&
            coxi_wait_until(&monitor->changed, &monitor->lock, &until)) {
@@ -273,20 +111,36 @@ static uint64_t tell_watchers(struct coxi_monitor *monitor, uint64_t told)
     return last;
 }
 
+/* Tells of a disk that does not answer, and when it does again. */
+static void watch_writer(struct coxi_monitor *monitor)
+{
+    uint64_t now_ms = coxi_now_ms();
+    uint64_t since_ms = coxi_writer_busy_since(monitor->writer);
+    if (since_ms != monitor->busy_since_ms || since_ms == 0) {
+        if (coxi_patience_has_ended(&monitor->patience)) {
+            coxi_event(monitor->c, COX_EVENT_METRICS_BACK, COXI_OF(0),
+                       "the disk of the run's history answers again");
+        }
+        monitor->patience = (struct coxi_patience){0};
+        monitor->busy_since_ms = since_ms;
+    } else if (coxi_patience_ends(&monitor->patience, now_ms)) {
+        coxi_event(monitor->c, COX_EVENT_METRICS_FAILED,
+                   COXI_OF(.error = COX_ETIMEDOUT),
+                   "the disk of the run's history has not answered for %" PRIu64
+                   " s, and training goes on",
+                   (now_ms - since_ms) / 1000);
+    }
+}
+
 static void *monitor_thread(void *arg)
 {
     struct coxi_monitor *monitor = arg;
     uint64_t told = 0;
-    open_board(monitor);
     do {
-        write_history(monitor, false);
-        write_board(monitor, false);
         sample(monitor);
+        watch_writer(monitor);
         told = tell_watchers(monitor, told);
     } while (rest(monitor));
-    coxi_evaluations_take(monitor->evaluations);
-    write_history(monitor, true);
-    write_board(monitor, true);
     return NULL;
 }
 
@@ -299,8 +153,7 @@ static void note_checkpoint(void *arg, const struct coxi_record *record)
     struct coxi_monitor *monitor = arg;
     coxi_evaluations_note(monitor->evaluations, record);
     if (record->kind == COXI_RECORD_CHECKPOINT &&
-        coxi_record_count(record, "number") ==
-            monitor->c->saving.started.checkpoint) {
+        coxi_record_count(record, "number") == monitor->c->saving.started.checkpoint) {
         monitor->cut = coxi_record_count(record, "cut");
     }
 }
@@ -338,7 +191,9 @@ static void find_place(struct coxi_monitor *monitor)
         coxi_records_clear(c->history, monitor->before);
         coxi_evaluations_skip(monitor->evaluations);
         if (coxi_history_file_retire(dir) != 0) {
-            failed(monitor, &monitor->file_place);
+            coxi_event(c, COX_EVENT_METRICS_FAILED, COXI_OF(.error = COX_EIO),
+                       "the history of the run before stays in metrics.jsonl: %.350s",
+                       coxi_error_text());
         }
     }
 }
@@ -402,13 +257,26 @@ int coxi_monitor_new(struct cox_coordinator *c)
         return coxi_error_memory("the run's history");
     }
     monitor->c = c;
-    monitor->file.fd = -1;
-    monitor->file_place.what = "metrics.jsonl";
-    monitor->board_place.what = "the files for TensorBoard";
     coxi_mutex_init(&monitor->lock);
     coxi_cond_init(&monitor->changed);
     c->monitor = monitor;
-    return coxi_evaluations_new(c, &monitor->evaluations);
+    return 0;
+}
+
+static int start_writer(struct coxi_monitor *monitor)
+{
+    struct cox_coordinator *c = monitor->c;
+    const struct coxi_writer_options options = {
+        .records = c->history,
+        .evaluations = monitor->evaluations,
+        .dir = coxi_history_dir(c),
+        .checkpoints = c->saving.dir,
+        .board = c->options.tensorboard_dir,
+        .session = &c->session,
+        .repeated = monitor->goes_on ? &monitor->repeated : NULL,
+    };
+    monitor->evaluations = NULL;
+    return coxi_writer_start(c, &options, &monitor->writer);
 }
 
 int coxi_monitor_start(struct cox_coordinator *c)
@@ -419,8 +287,15 @@ int coxi_monitor_start(struct cox_coordinator *c)
     }
     int r = coxi_sampler_new(c, &monitor->sampler);
     if (r == 0) {
+        r = coxi_evaluations_new(coxi_history_is_sampled(c) ? c->saving.dir : NULL,
+                                 c->history, &monitor->evaluations);
+    }
+    if (r == 0) {
         find_place(monitor);
         tell_run(monitor);
+        r = start_writer(monitor);
+    }
+    if (r == 0) {
         r = coxi_thread_start(&monitor->thread, "cox:monitor", monitor_thread, monitor);
         monitor->runs = r == 0;
     }
@@ -445,30 +320,44 @@ void coxi_monitor_end_samples(struct cox_coordinator *c)
     }
 }
 
-void coxi_monitor_stop(struct cox_coordinator *c)
+void coxi_monitor_flush(struct cox_coordinator *c, const struct timespec *until)
 {
     struct coxi_monitor *monitor = c->monitor;
-    if (monitor == NULL || !monitor->runs) {
-        return;
+    if (monitor != NULL && monitor->writer != NULL &&
+        !coxi_writer_flush(monitor->writer, until)) {
+        monitor->leaves_disk = true;
+        coxi_event(c, COX_EVENT_METRICS_FAILED, COXI_OF(.error = COX_ETIMEDOUT),
+                   "the end of the run's history is not written, because its disk "
+                   "does not answer");
     }
-    coxi_lock(&monitor->lock);
-    monitor->stop = true;
-    (void)pthread_cond_broadcast(&monitor->changed);
-    coxi_unlock(&monitor->lock);
-    (void)pthread_join(monitor->thread, NULL);
-    monitor->runs = false;
+}
+
+void coxi_monitor_stop(struct cox_coordinator *c, const struct timespec *until)
+{
+    struct coxi_monitor *monitor = c->monitor;
+    if (monitor != NULL && monitor->runs) {
+        coxi_lock(&monitor->lock);
+        monitor->stop = true;
+        (void)pthread_cond_broadcast(&monitor->changed);
+        coxi_unlock(&monitor->lock);
+        (void)pthread_join(monitor->thread, NULL);
+        monitor->runs = false;
+    }
+    if (monitor != NULL && monitor->writer != NULL) {
+        coxi_writer_stop(monitor->writer, monitor->leaves_disk ? NULL : until);
+    }
 }
 
 void coxi_monitor_free(struct cox_coordinator *c)
 {
     struct coxi_monitor *monitor = c->monitor;
-    coxi_monitor_stop(c);
     if (monitor != NULL) {
         coxi_sampler_free(monitor->sampler);
         coxi_evaluations_free(monitor->evaluations);
-        coxi_tensorboard_free(monitor->board);
-        coxi_history_file_close(&monitor->file);
-        coxi_buffer_fini(&monitor->lines);
+        if (monitor->writer != NULL) {
+            coxi_writer_free(monitor->writer); /* and the history */
+            c->history = NULL;
+        }
         (void)pthread_cond_destroy(&monitor->changed);
         coxi_mutex_fini(&monitor->lock);
         free(monitor);

@@ -1,7 +1,8 @@
 /*
  * What others see of the run while it goes on and afterwards:
  *
- *   monitor.c      the thread that samples, and writes the history to disk
+ *   monitor.c      the thread that samples
+ *   writer.c       the thread that writes the history to disk
  *   sampler.c      records each second how the run, its ps and its workers do
  *   progress.c     how far the run is
  *   scalars.c      the program's scalars and configuration
@@ -14,14 +15,14 @@
  *   exposed.c      serves how the client is, and the live page, over HTTP;
  *                  exposed_metrics.c: its metrics
  *
- * Threads: one of its own. It sends each ps one message a second, and no worker any. On
- * the loop it takes a look at all workers, once a second. It may wait for the disk, and
- * nobody waits for it but cox_close.
+ * Threads: two of its own. One sends each ps one message a second, and no worker any; on
+ * the loop it takes a look at all workers, once a second. The other may wait for the disk,
+ * and nobody waits for it but cox_close, for a few seconds.
  */
 #ifndef COXI_COORDINATOR_MONITOR_MONITOR_H
 #define COXI_COORDINATOR_MONITOR_MONITOR_H
 
-#include <stdint.h>
+#include <time.h>
 
 struct cox_coordinator;
 
@@ -32,7 +33,7 @@ int coxi_monitor_new(struct cox_coordinator *c);
 /* Reads the history of the run so far, once the run directory is ours. */
 int coxi_monitor_load(struct cox_coordinator *c);
 
-/* Starts the thread, once it is known whether the run goes on from a checkpoint.
+/* Starts the threads, once it is known whether the run goes on from a checkpoint.
  * COX_ENOMEM. */
 int coxi_monitor_start(struct cox_coordinator *c);
 
@@ -40,8 +41,15 @@ int coxi_monitor_start(struct cox_coordinator *c);
  * Takes a moment, once life.closing is set. */
 void coxi_monitor_end_samples(struct cox_coordinator *c);
 
-/* Writes what is left, and ends the thread. */
-void coxi_monitor_stop(struct cox_coordinator *c);
+/* Waits until what was recorded is written, for a few seconds at most, and no longer than
+ * half a second after `until`. An event tells of a disk that does not answer, so this
+ * comes before the end of events. */
+void coxi_monitor_flush(struct cox_coordinator *c, const struct timespec *until);
+
+/* Writes what is left, and ends the threads. */
+void coxi_monitor_stop(struct cox_coordinator *c, const struct timespec *until);
+
+/* After coxi_monitor_stop. */
 void coxi_monitor_free(struct cox_coordinator *c);
 
 #endif

@@ -1,6 +1,8 @@
 /* The history of a run: what is recorded, on disk and in memory; clients that go on, disks
  * without room. */
+#include <glob.h>
 #include <jansson.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -12,7 +14,9 @@
 
 #include "checkpoint/history_file.h"
 #include "common/error.h"
+#include "common/sync.h"
 #include "coordinator/base/history.h"
+#include "coordinator/monitor/writer.h"
 #include "tests/coordinator/crew.h"
 #include "tests/coordinator/monitor/told.h"
 #include "tests/test.h"
@@ -258,4 +262,106 @@ TEST(training_goes_on_without_room_on_the_disk_and_an_event_tells_of_it)
     assert_int_equal(1, told_count(&told, "run"));
     assert_non_null(told_event(&told, "metrics_failed"));
     told_free(&told);
+}
+
+/* ---- a disk that does not answer */
+
+static pthread_mutex_t disk = PTHREAD_MUTEX_INITIALIZER; /* held: it does not */
+static atomic_bool is_dead;
+static atomic_int n_waiting;
+static atomic_int n_silent;
+
+static bool is_history(int fd)
+{
+    char link[64];
+    char path[4096] = "";
+    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    return readlink(link, path, sizeof(path) - 1) > 0 &&
+           strstr(path, "/metrics.jsonl") != NULL;
+}
+
+int __real_coxi_fd_write(int fd, const void *bytes, size_t len);
+int __wrap_coxi_fd_write(int fd, const void *bytes, size_t len);
+
+int __wrap_coxi_fd_write(int fd, const void *bytes, size_t len)
+{
+    if (atomic_load(&is_dead) && is_history(fd)) {
+        (void)atomic_fetch_add(&n_waiting, 1);
+        (void)pthread_mutex_lock(&disk);
+        (void)pthread_mutex_unlock(&disk);
+        (void)atomic_fetch_sub(&n_waiting, 1);
+    }
+    return __real_coxi_fd_write(fd, bytes, len);
+}
+
+static void note_silence(void *arg, const struct cox_event *event)
+{
+    (void)arg;
+    n_silent +=
+        event->code == COX_EVENT_METRICS_FAILED && event->error == COX_ETIMEDOUT;
+}
+
+static bool is_waiting(void *arg)
+{
+    (void)arg;
+    return atomic_load(&n_waiting) > 0;
+}
+
+static bool is_silent(void *arg)
+{
+    (void)arg;
+    return n_silent > 0;
+}
+
+static bool has_grown(void *arg)
+{
+    static uint64_t first;
+    uint64_t last = coxi_history_last(arg);
+    first = first == 0 ? last : first;
+    return last > first + 5;
+}
+
+/* No thread of this process writes the history. */
+static bool has_left(void *arg)
+{
+    glob_t all;
+    bool left = true;
+    (void)arg;
+    assert_int_equal(0, glob("/proc/self/task/*/comm", 0, NULL, &all));
+    for (size_t i = 0; i < all.gl_pathc; i++) {
+        char name[32] = "";
+        FILE *file = fopen(all.gl_pathv[i], "r");
+        if (file != NULL) {
+            (void)fgets(name, sizeof(name), file);
+            (void)fclose(file);
+        }
+        left = left && strcmp(name, "cox:history\n") != 0;
+    }
+    globfree(&all);
+    return left;
+}
+
+TEST(nobody_waits_for_a_disk_that_does_not_answer)
+{
+    struct crew crew;
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.checkpoint_dir = coxi_test_path("run");
+    options.checkpoint_at_close = -1;
+    options.on_event = note_silence;
+    atomic_store(&coxi_patience_ms, 200);
+    atomic_store(&coxi_writer_close_ms, 300);
+    (void)pthread_mutex_lock(&disk);
+    atomic_store(&is_dead, true);
+    crew_open(&crew, 1, 1, "counter", &options);
+    coxi_test_until(is_waiting, NULL, "a write that does not end");
+    coxi_test_until(is_silent, NULL, "an event that tells of it");
+    n_silent = 0;
+    count(&crew, N);
+    coxi_test_until(has_grown, crew.c, "records that are added all the same");
+    crew_close(&crew);
+    assert_int_equal(1, atomic_load(&n_waiting)); /* still */
+    assert_true(n_silent > 0);
+    atomic_store(&is_dead, false);
+    (void)pthread_mutex_unlock(&disk);
+    coxi_test_until(has_left, NULL, "the end of the thread that was left behind");
 }
