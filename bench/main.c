@@ -17,6 +17,7 @@
 
 #include "bench/bench.h"
 #include "bench/crowd.h"
+#include "bench/http_strangers.h"
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/file.h"
@@ -395,6 +396,10 @@ static int serve(const char *what)
     }
     if (strncmp(what, "crowd=", 6) == 0) {
         bench_serve_crowd((uint32_t)strtoul(what + 6, NULL, 10));
+        return EXIT_SUCCESS;
+    }
+    if (strncmp(what, "http-strangers=", 15) == 0) {
+        bench_serve_http_strangers((uint16_t)strtoul(what + 15, NULL, 10));
         return EXIT_SUCCESS;
     }
     if (strncmp(what, "ps=", 3) == 0) {

@@ -6,8 +6,11 @@
  *   history   with the history on disk and samples each second; against a client that has
  *             neither
  *   scalars   the same, and each step logs a scalar, which is written for TensorBoard, too
+ *   strangers with pages over HTTP and a hostile crowd at them (http_strangers.c); against the
+ *             same client without the crowd
  */
 #include <stdio.h>
+#include <string.h>
 
 #include "bench/crew.h"
 #include "coxswain/coxswain.h"
@@ -61,11 +64,35 @@ static void measure(struct bench *bench, const char *name, const char *step,
     bench_report(bench, "visible", &m);
 }
 
+/* The client is left alone and visited in turn. */
+static void measure_strangers(struct bench *bench, struct crew *served)
+{
+    char what[64];
+    double seconds = bench->seconds / BENCH_ROUNDS / 2;
+    const char *port = strrchr(cox_http_address(served->c), ':') + 1;
+    struct bench_measurement m = {
+        .name = "strangers",
+        .params = "{\"workers\":2,\"ps\":2,\"slots\":1,\"slow\":1000}",
+        .unit = "1/s",
+        .baseline_name = "without them"};
+    (void)snprintf(what, sizeof(what), "http-strangers=%s", port);
+    (void)closures(served, "push_row", seconds); /* warms up */
+    for (; m.n_rounds < BENCH_ROUNDS; m.n_rounds++) {
+        struct bench_child crowd;
+        m.baseline[m.n_rounds] = closures(served, "push_row", seconds);
+        bench_child_start(bench, what, &crowd);
+        m.value[m.n_rounds].value = closures(served, "push_row", seconds);
+        bench_child_stop(&crowd);
+    }
+    bench_report(bench, "visible", &m);
+}
+
 void bench_visible(struct bench *bench)
 {
     struct crew plain;
     struct crew watched;
     struct crew logged;
+    struct crew served;
     char dir[128];
     char curves[128];
     struct cox_options options = COX_OPTIONS_INIT;
@@ -85,4 +112,11 @@ void bench_visible(struct bench *bench)
     crew_close(&logged);
     crew_close(&watched);
     crew_close(&plain);
+    if (bench_wants(bench, "strangers")) {
+        options = (struct cox_options)COX_OPTIONS_INIT;
+        options.http = "127.0.0.1:0";
+        stage_open(bench, &options, &served);
+        measure_strangers(bench, &served);
+        crew_close(&served);
+    }
 }
