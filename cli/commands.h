@@ -40,5 +40,6 @@ int coxi_command_page(int argc, char **argv);
 int coxi_command_top(int argc, char **argv);
 int coxi_command_status(int argc, char **argv);
 int coxi_command_events(int argc, char **argv);
+int coxi_command_trace(int argc, char **argv);
 
 #endif

@@ -8,6 +8,7 @@ static const struct coxi_command commands[] = {
     {"top", coxi_command_top, "show a run as a table that follows it"},
     {"status", coxi_command_status, "say how a run is"},
     {"events", coxi_command_events, "print what has happened in a run"},
+    {"trace", coxi_command_trace, "take a trace of a run that is under way"},
     {"checkpoint", coxi_command_checkpoint, "look into checkpoints"},
     {"data", coxi_command_data, "look into files of records, and make them"},
     {"key", coxi_command_key, "make the keys of runs"},

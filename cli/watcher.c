@@ -94,8 +94,7 @@ void coxi_watcher_close(struct coxi_watcher *watch)
 
 /* ---- reading */
 
-/* Appends all of an answer to GET `path`. */
-static int get(const char *url, const char *path, struct coxi_buffer *to)
+int coxi_watcher_get(const char *url, const char *path, struct coxi_buffer *to)
 {
     static const struct coxi_http_limits limits = {
         .connect_ms = 2000, .stall_s = 5, .tries = 1};
@@ -144,7 +143,7 @@ static int get_from(struct coxi_watcher *watch, uint64_t from, struct coxi_buffe
     (void)snprintf(path, sizeof(path), "/api/history?since=%" PRIu64,
                    from > 0 ? from - 1 : 0);
     ret->len = 0;
-    int r = get(watch->url, path, ret);
+    int r = coxi_watcher_get(watch->url, path, ret);
     r = r != 0 ? r : coxi_buffer_append_raw(ret, "", 1);
     ret->len -= r == 0;
     return r;
@@ -199,6 +198,11 @@ int coxi_watcher_next(struct coxi_watcher *watch, struct coxi_buffer *lines,
     *ret_anew = false;
     return watch->history != NULL ? next_of_directory(watch, lines, ret_anew)
                                   : next_of_client(watch, lines, ret_anew);
+}
+
+const char *coxi_watcher_url(const struct coxi_watcher *watch)
+{
+    return watch->history == NULL ? watch->url : NULL;
 }
 
 /* ---- waiting */

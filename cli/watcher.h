@@ -30,6 +30,13 @@ void coxi_watcher_close(struct coxi_watcher *watch); /* takes NULL */
 int coxi_watcher_next(struct coxi_watcher *watch, struct coxi_buffer *lines,
                       bool *ret_anew);
 
+/* Appends what the client at a URL ("http://127.0.0.1:8080") answers to GET `path`.
+ * COX_EIO, COX_ENOENT. */
+int coxi_watcher_get(const char *url, const char *path, struct coxi_buffer *to);
+
+/* The client's URL, "http://127.0.0.1:8080"; NULL: it is a directory. */
+const char *coxi_watcher_url(const struct coxi_watcher *watch);
+
 /* Waits for `ms`. False: SIGINT or SIGTERM has come meanwhile, or before. The first call
  * of any watch installs the handlers. */
 bool coxi_watcher_pause(int ms);

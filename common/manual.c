@@ -144,8 +144,9 @@ static void put_option(const struct coxi_option *option, FILE *out)
     char text[1024];
     const char *takes = coxi_option_takes(option);
     bool has_default = option->fallback != NULL;
-    (void)snprintf(term, sizeof(term), "--%s%s%s", option->name,
-                   takes[0] != '\0' ? " " : "", takes);
+    const char letter[] = {'-', option->letter, ',', ' ', '\0'};
+    (void)snprintf(term, sizeof(term), "%s--%s%s%s", option->letter != 0 ? letter : "",
+                   option->name, takes[0] != '\0' ? " " : "", takes);
     (void)snprintf(text, sizeof(text), "%s%s%s%s", option->help,
                    has_default ? " (default " : "", has_default ? option->fallback : "",
                    has_default ? ")" : "");

@@ -44,7 +44,9 @@ static void print_help(const struct coxi_program *program)
     for (size_t i = 0; i < program->n_options; i++) {
         const struct coxi_option *option = &program->options[i];
         char left[80];
-        (void)snprintf(left, sizeof(left), "--%s %s", option->name,
+        const char letter[] = {'-', option->letter, ',', ' ', '\0'};
+        (void)snprintf(left, sizeof(left), "%s--%s %s",
+                       option->letter != 0 ? letter : "", option->name,
                        coxi_option_takes(option));
         (void)printf("  %-26s %s", left, option->help);
         if (option->fallback != NULL) {
@@ -171,6 +173,18 @@ static const struct coxi_option *find_option(const struct coxi_program *program,
     return NULL;
 }
 
+/* The option that an argument is the short form of, or NULL. */
+static const struct coxi_option *find_letter(const struct coxi_program *program,
+                                             const char *arg)
+{
+    for (size_t i = 0; arg[0] == '-' && arg[1] != '\0' && i < program->n_options; i++) {
+        if (program->options[i].letter == arg[1] && arg[2] == '\0') {
+            return &program->options[i];
+        }
+    }
+    return NULL;
+}
+
 static int parse_environment(const struct coxi_program *program, void *config)
 {
     for (size_t i = 0; i < program->n_options; i++) {
@@ -291,13 +305,14 @@ static bool print_about(const struct coxi_program *program, const char *name)
 static int parse_option(const struct coxi_program *program, int argc, char **argv,
                         int *i, bool file_pass, void *config)
 {
-    const char *name = argv[*i] + 2;
+    const struct coxi_option *option = find_letter(program, argv[*i]);
+    const char *name = option != NULL ? option->name : argv[*i] + 2;
     const char *equals = strchr(name, '=');
     size_t len = equals != NULL ? (size_t)(equals - name) : strlen(name);
     const char *value = "true";
-    const struct coxi_option *option = find_option(program, name, len);
     bool is_file = len == 6 && strncmp(name, "config", len) == 0;
     int r = 0;
+    option = find_option(program, name, len);
     if (option == NULL && print_about(program, name)) {
         return COXI_OPTIONS_EXIT;
     }
@@ -330,7 +345,7 @@ static int parse_arguments(const struct coxi_program *program, int argc, char **
             i++;
             break;
         }
-        if (strncmp(argv[i], "--", 2) == 0) {
+        if (strncmp(argv[i], "--", 2) == 0 || find_letter(program, argv[i]) != NULL) {
             r = parse_option(program, argc, argv, &i, file_pass, config);
         } else if (program->mixed) {
             others[n_others++] = argv[i];

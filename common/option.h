@@ -1,5 +1,5 @@
 /*
- * One table of options for each program. It parses flags (--name value, --name=value),
+ * One table of options for each program. It parses flags (--name value, --name=value, -n value),
  * environment (PREFIX_NAME) and a file (--config FILE, lines name = value), in that
  * order of precedence, and prints --help.
  */
@@ -32,6 +32,7 @@ struct coxi_option_list {
 
 struct coxi_option {
     const char *name; /* "peer-timeout-ms" */
+    char letter;      /* 'p': -p is short for it; 0: there is no short form */
     enum coxi_option_type type;
     size_t offset; /* of the field in the program's struct */
     double min;

@@ -477,6 +477,7 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
     coxi_trigger_let_save(c, &until, timeout_ms != 0);
     if (c->site.loop_runs) {
         r = stop_closures(c, &until, timeout_ms);
+        coxi_exposed_end_trace(c);
         coxi_tracing_close(c);
         stop_threads(c, &until);
         if (c->site.local == NULL) { /* daemons of a local cluster end anyway */

@@ -78,38 +78,45 @@ static enum MHD_Result refuse(struct coxi_http_client *client, int status,
     return send_response(client, status, text_plain, response);
 }
 
+/* Sends what a route has said, and takes it; r: what its function has returned. */
+static enum MHD_Result answer_text(struct coxi_http_client *client, int r,
+                                   struct coxi_http_reply *reply)
+{
+    if (r != 0) {
+        coxi_buffer_fini(&reply->body);
+        return refuse(client, MHD_HTTP_INTERNAL_SERVER_ERROR,
+                      "this cannot be said now\n", false);
+    }
+    size_t len = reply->body.len;
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(len, reply->body.data, MHD_RESPMEM_MUST_FREE);
+    if (response == NULL) {
+        coxi_buffer_fini(&reply->body);
+        return MHD_NO;
+    }
+    client->body_bytes = len;
+    client->server->body_bytes += len;
+    coxi_http_set_state(client, COXI_HTTP_ANSWERING);
+    return send_response(client, reply->status != 0 ? reply->status : MHD_HTTP_OK,
+                         reply->type != NULL ? reply->type : text_plain, response);
+}
+
 static enum MHD_Result answer_get(struct coxi_http_client *client,
                                   const struct coxi_http_route *route,
                                   const struct coxi_http_request *request)
 {
-    struct coxi_http_server *server = client->server;
     struct coxi_http_reply reply = {0};
-    if (!route->is_short && !coxi_http_has_time(server)) {
+    if (!route->is_short && !coxi_http_has_time(client->server)) {
         /* or the rest would become so long that probes of /healthz give up */
         return refuse(client, MHD_HTTP_SERVICE_UNAVAILABLE, "too many at once\n",
                       false);
     }
-    if (!route->is_short && server->body_bytes >= BODIES_MAX) {
+    if (!route->is_short && client->server->body_bytes >= BODIES_MAX) {
         return refuse(client, MHD_HTTP_SERVICE_UNAVAILABLE, "too many slow readers\n",
                       false);
     }
-    if (route->get(route->context, request, &reply) != 0) {
-        coxi_buffer_fini(&reply.body);
-        return refuse(client, MHD_HTTP_INTERNAL_SERVER_ERROR,
-                      "this cannot be said now\n", false);
-    }
-    size_t len = reply.body.len;
-    struct MHD_Response *response =
-        MHD_create_response_from_buffer(len, reply.body.data, MHD_RESPMEM_MUST_FREE);
-    if (response == NULL) {
-        coxi_buffer_fini(&reply.body);
-        return MHD_NO;
-    }
-    client->body_bytes = len;
-    server->body_bytes += len;
-    coxi_http_set_state(client, COXI_HTTP_ANSWERING);
-    return send_response(client, reply.status != 0 ? reply.status : MHD_HTTP_OK,
-                         reply.type != NULL ? reply.type : text_plain, response);
+    int r = route->get(route->context, request, &reply);
+    return answer_text(client, r, &reply);
 }
 
 void coxi_http_answered(struct coxi_http_client *client)
@@ -136,6 +143,14 @@ void coxi_http_resume(struct coxi_http_stream *stream)
     }
 }
 
+static int fill_work(struct coxi_http_stream *stream)
+{
+    int r = stream->route->work->more(stream->route->context, &stream->cursor,
+                                      &stream->out);
+    stream->is_last = r == COXI_HTTP_LAST;
+    return stream->is_last ? 0 : r;
+}
+
 /* Everything was sent: asks for more. */
 static int fill(struct coxi_http_stream *stream)
 {
@@ -145,6 +160,9 @@ static int fill(struct coxi_http_stream *stream)
     }
     stream->out.len = 0;
     stream->sent = 0;
+    if (stream->route->work != NULL) {
+        return fill_work(stream);
+    }
     int r =
         stream->route->events(stream->route->context, &stream->cursor, &stream->out);
     if (r == 0 && begins && stream->out.len == 0) {
@@ -165,8 +183,11 @@ static ssize_t read_stream(void *cls, uint64_t at, char *to, size_t room)
         atomic_load(&stream->client->server->ends)) {
         return MHD_CONTENT_READER_END_WITH_ERROR;
     }
-    if (stream->sent == stream->out.len && fill(stream) != 0) {
+    if (stream->sent == stream->out.len && !stream->is_last && fill(stream) != 0) {
         return MHD_CONTENT_READER_END_WITH_ERROR;
+    }
+    if (stream->sent == stream->out.len && stream->is_last) {
+        return MHD_CONTENT_READER_END_OF_STREAM;
     }
     size_t n = stream->out.len - stream->sent;
     n = n < room ? n : room;
@@ -188,18 +209,19 @@ static void free_stream(void *cls)
         stream->client->stream = NULL;
         stream->client->server->n_streams--;
     }
+    if (stream->route->work != NULL) {
+        stream->route->work->end(stream->route->context);
+    }
     coxi_buffer_fini(&stream->out);
     free(stream);
 }
 
-static enum MHD_Result answer_events(struct coxi_http_client *client,
+/* Answers with events, or with work that has begun. */
+static enum MHD_Result answer_stream(struct coxi_http_client *client,
                                      const struct coxi_http_route *route,
                                      uint64_t cursor)
 {
-    if (client->server->n_streams >= COXI_HTTP_STREAMS_MAX) {
-        return refuse(client, MHD_HTTP_SERVICE_UNAVAILABLE, "too many streams\n",
-                      false);
-    }
+    const struct coxi_http_work *work = route->work;
     struct coxi_http_stream *stream = calloc(1, sizeof(*stream));
     struct MHD_Response *response =
         stream != NULL
@@ -208,6 +230,9 @@ static enum MHD_Result answer_events(struct coxi_http_client *client,
             : NULL;
     if (response == NULL) {
         free(stream);
+        if (work != NULL) {
+            work->end(route->context);
+        }
         return MHD_NO;
     }
     *stream =
@@ -215,7 +240,8 @@ static enum MHD_Result answer_events(struct coxi_http_client *client,
     client->stream = stream;
     client->server->n_streams++;
     coxi_http_set_state(client, COXI_HTTP_STREAMING);
-    return send_response(client, MHD_HTTP_OK, "text/event-stream; charset=utf-8",
+    return send_response(client, MHD_HTTP_OK,
+                         work != NULL ? work->type : "text/event-stream; charset=utf-8",
                          response);
 }
 
@@ -244,6 +270,11 @@ static const char *header(const struct coxi_http_client *client, const char *nam
     return MHD_lookup_connection_value(client->connection, MHD_HEADER_KIND, name);
 }
 
+static const char *argument(const struct coxi_http_client *client, const char *name)
+{
+    return MHD_lookup_connection_value(client->connection, MHD_GET_ARGUMENT_KIND, name);
+}
+
 static bool has_body(const struct coxi_http_client *client)
 {
     const char *len = header(client, MHD_HTTP_HEADER_CONTENT_LENGTH);
@@ -260,6 +291,32 @@ static const struct coxi_http_route *find_route(const struct coxi_http_server *s
         }
     }
     return NULL;
+}
+
+/* Begins work, if the request may have it done. */
+static enum MHD_Result answer_work(struct coxi_http_client *client,
+                                   const struct coxi_http_route *route,
+                                   const struct coxi_http_request *request,
+                                   const char *method)
+{
+    struct coxi_http_reply reply = {0};
+    if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 ||
+        header(client, COXI_HTTP_WORK_HEADER) == NULL) {
+        return refuse(client, MHD_HTTP_FORBIDDEN,
+                      "this takes work: ask by GET with the header "
+                      "\"" COXI_HTTP_WORK_HEADER ": 1\"\n",
+                      false);
+    }
+    if (!coxi_http_is_of_this_host(client->fd)) {
+        return refuse(client, MHD_HTTP_FORBIDDEN,
+                      "this takes work: ask on the host of this program\n", false);
+    }
+    int r = route->work->begin(route->context, request, &reply);
+    if (r == 0 && reply.status == 0) {
+        coxi_buffer_fini(&reply.body);
+        return answer_stream(client, route, 0);
+    }
+    return answer_text(client, r, &reply);
 }
 
 /* The headers are here. Refuses what must not be, or lets it go on. */
@@ -306,18 +363,25 @@ enum MHD_Result coxi_http_answer(void *cls, struct MHD_Connection *connection,
     if (route == NULL) {
         return refuse(client, MHD_HTTP_NOT_FOUND, "there is no such page\n", false);
     }
-    const char *since =
-        MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "since");
-    const char *accepts = header(client, MHD_HTTP_HEADER_ACCEPT);
-    if (!parse_number(since, &request.since)) {
-        return refuse(client, MHD_HTTP_BAD_REQUEST, "since= is no number\n", false);
+    if (!parse_number(argument(client, "since"), &request.since) ||
+        !parse_number(argument(client, "seconds"), &request.seconds)) {
+        return refuse(client, MHD_HTTP_BAD_REQUEST,
+                      "since= and seconds= take a number\n", false);
     }
+    const char *accepts = header(client, MHD_HTTP_HEADER_ACCEPT);
     request.openmetrics =
         accepts != NULL && strstr(accepts, "application/openmetrics-text") != NULL;
-    if (route->events == NULL) {
+    if (route->get != NULL) {
         return answer_get(client, route, &request);
+    }
+    if (client->server->n_streams >= COXI_HTTP_STREAMS_MAX) {
+        return refuse(client, MHD_HTTP_SERVICE_UNAVAILABLE, "too many streams\n",
+                      false);
+    }
+    if (route->work != NULL) {
+        return answer_work(client, route, &request, method);
     }
     /* a browser that comes back says this; what it asked for at first is older */
     (void)parse_number(header(client, "Last-Event-ID"), &request.since);
-    return answer_events(client, route, request.since);
+    return answer_stream(client, route, request.since);
 }

@@ -1,6 +1,7 @@
 /*
  * The pages that a process serves over HTTP: a fixed table of paths, each answered with a
- * text, or with a stream of server-sent events. Nobody can change anything over HTTP.
+ * text, with a stream of server-sent events, or with a long text that is made meanwhile.
+ * Nobody can change anything over HTTP, and only programs of this host can have work done.
  *
  * Only this host reaches the server, unless it is opened. On loopback it answers only
  * requests for a name of this host, so that no web page can read it through a browser
@@ -44,6 +45,7 @@ struct coxi_http_options {
 
 struct coxi_http_request {
     uint64_t since;   /* ?since=N; 0: it was not given */
+    uint64_t seconds; /* ?seconds=N, likewise */
     bool openmetrics; /* the reader takes OpenMetrics, and not only Prometheus's text */
 };
 
@@ -55,8 +57,28 @@ struct coxi_http_reply {
 };
 
 /*
- * A path, with either `get` or `events`. Both run on the server's thread, one at a time.
- * An error is answered with status 500, or ends the stream.
+ * A long answer that is made while it is sent, and takes work. So only a program of this host
+ * gets it, and only if it says that it means it: by a GET with the header
+ * COXI_HTTP_WORK_HEADER, which browsers let no web page send ("Sec-" is theirs).
+ */
+struct coxi_http_work {
+    const char *type; /* its media type, a constant */
+    /* Begins it. Leaves reply->status 0, or says there and in the body why not. */
+    int (*begin)(void *context, const struct coxi_http_request *request,
+                 struct coxi_http_reply *reply);
+    /* Like `events` of a route; returns COXI_HTTP_LAST with the last text. */
+    int (*more)(void *context, uint64_t *cursor, struct coxi_buffer *out);
+    /* The reader has all of it, or is gone. Called once after each `begin` that has
+     * begun, also by coxi_http_stop. */
+    void (*end)(void *context);
+};
+
+#define COXI_HTTP_WORK_HEADER "Sec-Coxswain-Work"
+enum { COXI_HTTP_LAST = 1 };
+
+/*
+ * A path, with one of `get`, `events` and `work`. All run on the server's thread, one at a
+ * time. An error is answered with status 500, or ends the stream.
  */
 struct coxi_http_route {
     const char *path; /* "/metrics"; constant */
@@ -76,6 +98,7 @@ struct coxi_http_route {
      * tell a reader that has missed events.
      */
     int (*events)(void *context, uint64_t *cursor, struct coxi_buffer *out);
+    const struct coxi_http_work *work; /* constant */
 };
 
 /*

@@ -84,6 +84,25 @@ bool coxi_http_names_loopback(const char *host)
             ntohl(in.s_addr) >> 24 == IN_LOOPBACKNET);
 }
 
+/* Its other end has a loopback address, or the same address as this end. */
+bool coxi_http_is_of_this_host(int fd)
+{
+    struct sockaddr_storage peer = {0};
+    struct sockaddr_storage own = {0};
+    socklen_t peer_len = sizeof(peer);
+    socklen_t own_len = sizeof(own);
+    char hosts[2][INET6_ADDRSTRLEN + 32];
+    if (getpeername(fd, (struct sockaddr *)&peer, &peer_len) != 0 ||
+        getsockname(fd, (struct sockaddr *)&own, &own_len) != 0 ||
+        getnameinfo((struct sockaddr *)&peer, peer_len, hosts[0], sizeof(hosts[0]),
+                    NULL, 0, NI_NUMERICHOST) != 0 ||
+        getnameinfo((struct sockaddr *)&own, own_len, hosts[1], sizeof(hosts[1]), NULL,
+                    0, NI_NUMERICHOST) != 0) {
+        return false;
+    }
+    return is_loopback((struct sockaddr *)&peer) || strcmp(hosts[0], hosts[1]) == 0;
+}
+
 /* ---- the socket */
 
 /* The URL of a socket that is bound. */

@@ -26,12 +26,13 @@ enum coxi_http_state {
     COXI_HTTP_DOOMED,
 };
 
-/* The events that a connection gets. */
+/* The events that a connection gets, or the long answer. */
 struct coxi_http_stream {
     struct coxi_http_client *client; /* NULL: the connection is gone */
     const struct coxi_http_route *route;
     uint64_t cursor;
-    struct coxi_buffer out; /* text of events */
+    struct coxi_buffer out; /* text that `events` or `more` has made */
+    bool is_last;           /* nothing comes after `out` */
     size_t sent;            /* bytes of `out` that libmicrohttpd has taken */
     uint64_t sent_ms;       /* when it took some */
     bool sleeps;            /* there was nothing to send: suspended */
@@ -83,6 +84,9 @@ int coxi_http_listen(const struct coxi_http_options *options, int *ret_fd,
 
 /* True if a request's Host names this host: a loopback address, or localhost. */
 bool coxi_http_names_loopback(const char *host);
+
+/* True if a connection comes from this host. */
+bool coxi_http_is_of_this_host(int fd);
 
 /* Answers a request: a function of libmicrohttpd. `cls` is the server. */
 enum MHD_Result coxi_http_answer(void *cls, struct MHD_Connection *connection,

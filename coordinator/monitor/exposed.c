@@ -7,6 +7,7 @@
  *              cox_open waits for them: workers that dial the client may be let through to
  *              it only when it is ready
  *   /metrics   for Prometheus
+ *   /api/trace a trace of the next seconds (trace_asked.c)
  *   /          the live page, and all that it asks for (page/page.h), if there is a
  *              history
  *
@@ -24,12 +25,14 @@
 #include "common/sync.h"
 #include "coordinator/base/event.h"
 #include "coordinator/monitor/tasks.h"
+#include "coordinator/monitor/trace_asked.h"
 #include "http/http.h"
 #include "page/page.h"
 
 struct coxi_exposed {
     struct coxi_http_server *server;
     struct coxi_page *page; /* NULL: there is no history */
+    struct coxi_trace_asked *trace;
     struct coxi_http_route routes[COXI_PAGE_ROUTES_MAX + 8];
     size_t n_routes;
 };
@@ -122,15 +125,24 @@ static int serve(struct cox_coordinator *c, const char *address)
     struct coxi_exposed *exposed = c->exposed;
     const struct coxi_http_options options = {.address = address,
                                               .open = c->options.http_open != 0};
-    add_route(exposed, (struct coxi_http_route){"/healthz", c, say_health, true, NULL});
-    add_route(exposed,
-              (struct coxi_http_route){"/readyz", c, say_readiness, true, NULL});
-    add_route(exposed,
-              (struct coxi_http_route){"/metrics", c, say_metrics, true, NULL});
+    add_route(exposed, (struct coxi_http_route){.path = "/healthz",
+                                                .context = c,
+                                                .get = say_health,
+                                                .is_short = true});
+    add_route(exposed, (struct coxi_http_route){.path = "/readyz",
+                                                .context = c,
+                                                .get = say_readiness,
+                                                .is_short = true});
+    add_route(exposed, (struct coxi_http_route){.path = "/metrics",
+                                                .context = c,
+                                                .get = say_metrics,
+                                                .is_short = true});
     int r = add_page(c, exposed);
+    r = r == 0 ? coxi_trace_asked_new(c, &exposed->trace) : r;
     if (r != 0) {
         return r;
     }
+    add_route(exposed, coxi_trace_asked_route(exposed->trace));
     r = coxi_http_start(&options, exposed->routes, exposed->n_routes, &exposed->server);
     if (r != 0) {
         return coxi_error(r, "cox_options.http: %s", coxi_error_text());
@@ -162,6 +174,13 @@ void coxi_exposed_wake(struct cox_coordinator *c)
     coxi_unlock(&c->lock);
 }
 
+void coxi_exposed_end_trace(struct cox_coordinator *c)
+{
+    if (c->exposed != NULL) { /* it stays until coxi_exposed_stop */
+        coxi_trace_asked_stop(c->exposed->trace);
+    }
+}
+
 void coxi_exposed_stop(struct cox_coordinator *c)
 {
     coxi_lock(&c->lock);
@@ -170,6 +189,7 @@ void coxi_exposed_stop(struct cox_coordinator *c)
     coxi_unlock(&c->lock);
     if (exposed != NULL) {
         coxi_http_stop(exposed->server); /* its thread may take the lock */
+        coxi_trace_asked_free(exposed->trace);
         coxi_page_free(exposed->page);
         free(exposed);
     }

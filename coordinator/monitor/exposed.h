@@ -16,6 +16,10 @@ void coxi_exposed_metrics(struct cox_coordinator *c, struct coxi_openmetrics *m)
 /* There are new records for those who watch. Any thread. */
 void coxi_exposed_wake(struct cox_coordinator *c);
 
+/* Ends the trace that somebody has asked for, while the loop runs; no other begins. Takes at
+ * most a few seconds. Does nothing if nothing is served. */
+void coxi_exposed_end_trace(struct cox_coordinator *c);
+
 /* Call before anything is freed of which the pages tell. Does nothing if nothing is
  * served. */
 void coxi_exposed_stop(struct cox_coordinator *c);

@@ -221,6 +221,7 @@ static int run_fields(struct coxi_monitor *monitor, struct coxi_buffer *to)
     r = r == 0 ? add_text(to, "program", program_invocation_short_name) : r;
     r = r == 0 ? add_text(to, "checkpoint_dir", c->saving.dir) : r;
     r = r == 0 ? add_text(to, "log_dir", c->options.log_dir) : r;
+    r = r == 0 ? add_text(to, "http", cox_http_address(c)) : r;
     if (r == 0 && monitor->goes_on) {
         r = coxi_buffer_printf(to,
                                ",\"resumed\":{\"checkpoint\":%" PRIu64

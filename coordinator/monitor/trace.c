@@ -73,7 +73,7 @@ struct coxi_tracing {
     struct coxi_buffer queue; /* struct chunk ... */
     uint64_t n_lost;
     uint32_t n_asked;    /* questions without an answer */
-    int wait_ms;         /* how long to wait for answers */
+    bool hurries;        /* answers are waited for during CLOSE_MS, not WAIT_MS */
     bool was_asked;      /* ON: everybody was asked once */
     bool last_was_asked; /* ENDING: everybody was asked for the rest */
     struct asked *ps;
@@ -86,7 +86,8 @@ struct coxi_tracing {
     /* the thread's, while it runs */
     pthread_t thread;
     FILE *file;
-    int code; /* errno of the first write that failed */
+    bool is_asked; /* it was begun by coxi_tracing_begin */
+    int code;      /* errno of the first write that failed */
     struct coxi_trace_writer writer;
     struct coxi_trace_span *own; /* OWN_MAX */
 };
@@ -328,9 +329,10 @@ static void write_queue(struct coxi_tracing *t)
 static void await_answers(struct coxi_tracing *t, const bool *was_asked)
     COXI_REQUIRES(t->lock)
 {
-    struct timespec until = coxi_deadline(t->wait_ms);
+    const struct timespec soon = coxi_deadline(CLOSE_MS);
+    const struct timespec late = coxi_deadline(WAIT_MS);
     while ((!*was_asked || t->n_asked > 0) &&
-           coxi_wait_until(&t->changed, &t->lock, &until)) {
+           coxi_wait_until(&t->changed, &t->lock, t->hurries ? &soon : &late)) {
     }
 }
 
@@ -400,8 +402,8 @@ void coxi_tracing_free(struct cox_coordinator *c)
     c->tracing = NULL;
 }
 
-/* Takes this process's spans for the run, and opens the file. */
-static int prepare(struct coxi_tracing *t, const char *path)
+/* Takes this process's spans for the run, and opens the file, unless it is given. */
+static int prepare(struct coxi_tracing *t, const char *path, FILE *file)
 {
     size_t n;
     uint64_t dropped;
@@ -414,7 +416,8 @@ static int prepare(struct coxi_tracing *t, const char *path)
     if (r != 0) {
         return r;
     }
-    t->file = fopen(path, "we");
+    t->file = file != NULL ? file : fopen(path, "we");
+    t->is_asked = file != NULL;
     if (t->file == NULL) {
         char reason[128];
         r = coxi_error(COX_EIO, "cannot write the trace %s: %s", path,
@@ -432,17 +435,22 @@ static void set_state(struct coxi_tracing *t, enum state state)
     coxi_unlock(&t->lock);
 }
 
-static int start(struct coxi_tracing *t, const char *path) COXI_REQUIRES(t->starting)
+/* To the file `path`, or to `file`, which this takes unless it fails. */
+static int start(struct coxi_tracing *t, const char *path, FILE *file)
+    COXI_REQUIRES(t->starting)
 {
     if (t->file != NULL) {
-        return coxi_error(COX_EBUSY, "there is a trace already: end it first");
+        return coxi_error(COX_EBUSY, t->is_asked
+                                         ? "somebody takes a trace of this run: wait "
+                                           "for its end"
+                                         : "there is a trace already: end it first");
     }
-    int r = prepare(t, path);
+    t->writer.base_ns = coxi_now_ns();
+    int r = prepare(t, path, file);
     if (r != 0) {
         return r;
     }
     t->code = 0;
-    t->writer.base_ns = coxi_now_ns();
     t->writer.n_entries = 0;
     t->writer.named.len = 0;
     coxi_lock(&t->lock);
@@ -450,7 +458,6 @@ static int start(struct coxi_tracing *t, const char *path) COXI_REQUIRES(t->star
     t->n_asked = 0;
     t->was_asked = false;
     t->last_was_asked = false;
-    t->wait_ms = WAIT_MS;
     t->queue.len = 0;
     coxi_unlock(&t->lock);
     set_state(t, ON);
@@ -458,7 +465,9 @@ static int start(struct coxi_tracing *t, const char *path) COXI_REQUIRES(t->star
     if (r != 0) {
         set_state(t, OFF);
         coxi_trace_stop(t->c->session.run);
-        (void)fclose(t->file);
+        if (file == NULL) {
+            (void)fclose(t->file);
+        }
         t->file = NULL;
         return r;
     }
@@ -471,9 +480,6 @@ static int start(struct coxi_tracing *t, const char *path) COXI_REQUIRES(t->star
 static int stop(struct coxi_tracing *t) COXI_REQUIRES(t->starting)
 {
     char reason[128];
-    if (t->file == NULL) {
-        return coxi_error(COX_ENOENT, "there is no trace to end");
-    }
     set_state(t, ENDING);
     (void)pthread_join(t->thread, NULL);
     coxi_lock(&t->lock);
@@ -492,6 +498,17 @@ static int stop(struct coxi_tracing *t) COXI_REQUIRES(t->starting)
                                      strerror_r(t->code, reason, sizeof(reason)));
 }
 
+/* Ends the trace if it is one that was asked for, or one of the program. */
+static int stop_one(struct coxi_tracing *t, bool is_asked)
+{
+    coxi_lock(&t->starting);
+    int r = t->file != NULL && t->is_asked == is_asked
+                ? stop(t)
+                : coxi_error(COX_ENOENT, "there is no trace to end");
+    coxi_unlock(&t->starting);
+    return r;
+}
+
 int coxi_tracing_open(struct cox_coordinator *c)
 {
     const char *path = c->options.trace;
@@ -500,7 +517,7 @@ int coxi_tracing_open(struct cox_coordinator *c)
     int r = 0;
     coxi_lock(&c->tracing->starting);
     if (path != NULL || by_user) {
-        r = start(c->tracing, by_user ? wanted : path);
+        r = start(c->tracing, by_user ? wanted : path, NULL);
     }
     coxi_unlock(&c->tracing->starting);
     /* of a program with several clients the first is traced */
@@ -513,10 +530,8 @@ void coxi_tracing_close(struct cox_coordinator *c)
     if (t == NULL) {
         return;
     }
+    coxi_tracing_hurry(c);
     coxi_lock(&t->starting);
-    coxi_lock(&t->lock);
-    t->wait_ms = CLOSE_MS;
-    coxi_unlock(&t->lock);
     if (t->file != NULL && stop(t) != 0) {
         coxi_event(c, COX_EVENT_TRACE_FAILED, COXI_OF(.error = COX_EIO), "%s",
                    coxi_error_text());
@@ -531,7 +546,7 @@ int cox_trace_start(struct cox_coordinator *c, const char *path)
     }
     COXI_CALL(c);
     coxi_lock(&c->tracing->starting);
-    int r = start(c->tracing, path);
+    int r = start(c->tracing, path, NULL);
     coxi_unlock(&c->tracing->starting);
     return r;
 }
@@ -542,8 +557,34 @@ int cox_trace_stop(struct cox_coordinator *c)
         return coxi_error(COX_EINVAL, "cox_trace_stop needs a coordinator");
     }
     COXI_CALL(c);
+    return stop_one(c->tracing, false);
+}
+
+int coxi_tracing_begin(struct cox_coordinator *c, FILE *file)
+{
     coxi_lock(&c->tracing->starting);
-    int r = stop(c->tracing);
+    int r = start(c->tracing, NULL, file);
     coxi_unlock(&c->tracing->starting);
     return r;
+}
+
+int coxi_tracing_end(struct cox_coordinator *c)
+{
+    return stop_one(c->tracing, true);
+}
+
+void coxi_tracing_hurry(struct cox_coordinator *c)
+{
+    coxi_lock(&c->tracing->lock);
+    c->tracing->hurries = true;
+    (void)pthread_cond_broadcast(&c->tracing->changed);
+    coxi_unlock(&c->tracing->lock);
+}
+
+bool coxi_tracing_is_on(struct cox_coordinator *c)
+{
+    coxi_lock(&c->tracing->lock);
+    bool is_on = c->tracing->state != OFF;
+    coxi_unlock(&c->tracing->lock);
+    return is_on;
 }

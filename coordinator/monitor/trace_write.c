@@ -190,7 +190,8 @@ int coxi_trace_write_span(struct coxi_trace_writer *writer, uint32_t process,
     char text[ENTRY_MAX];
     char *at = text;
     uint64_t before = writer->base_ns + (uint64_t)(ahead_us * 1000);
-    uint64_t begin_ns = span->begin_ns > before ? span->begin_ns - before : 0;
+    uint64_t early_ns = span->begin_ns < before ? before - span->begin_ns : 0;
+    uint64_t begin_ns = early_ns > 0 ? 0 : span->begin_ns - before;
     if (span->kind == 0 || span->kind >= COXI_TRACE_KINDS) {
         return 0; /* of a daemon with another build */
     }
@@ -206,7 +207,7 @@ int coxi_trace_write_span(struct coxi_trace_writer *writer, uint32_t process,
         at = put(put(put(at, "\""), kinds[span->kind].name), "\"");
     }
     at = put_us(at, ",\"ts\":", begin_ns);
-    at = put_us(at, ",\"dur\":", span->ns);
+    at = put_us(at, ",\"dur\":", span->ns > early_ns ? span->ns - early_ns : 0);
     at = put_args(at, span);
     if (span->flow != 0 && kinds[span->kind].arrow != 0) {
         at = put_arrow(at, process, begin_ns, span);

@@ -23,7 +23,8 @@ struct cox_coordinator;
  * between two questions loses the oldest ones. After two million entries the trace ends.
  * Each file has a last entry, "coxswain", with the numbers of entries that were written
  * and lost. Only one trace at a time in a process, and of a worker or ps (of a ps that
- * others use, too: entries of other runs are never told). COX_EBUSY: there is one.
+ * others use, too: entries of other runs are never told). COX_EBUSY: there is one, of this
+ * program, or of `coxswain trace`, which also takes traces of this run (docs/watching.md).
  * COX_EIO: the file cannot be written. Any thread.
  */
 COX_API int cox_trace_start(struct cox_coordinator *c, const char *path);
@@ -32,7 +33,7 @@ COX_API int cox_trace_start(struct cox_coordinator *c, const char *path);
  * Ends the trace: asks everybody for the rest, for at most 5 s (cox_close: a second),
  * and closes the file.
  * COX_EIO: the file could not be written, and is not complete. COX_ENOENT: there is no
- * trace.
+ * trace that cox_trace_start or cox_options.trace has begun.
  */
 COX_API int cox_trace_stop(struct cox_coordinator *c);
 

@@ -272,6 +272,32 @@ TEST(mixed_options_may_follow_arguments)
     }
 }
 
+TEST(an_option_may_have_a_short_form)
+{
+    static const struct coxi_option lettered[] = {
+        {.name = "some-count",
+         .letter = 'c',
+         .type = COXI_OPTION_INT,
+         .offset = offsetof(struct config, count),
+         .max = 100,
+         .help = "how many"},
+    };
+    struct coxi_program program = strict;
+    struct config c;
+    int rest = 0;
+    program.options = lettered;
+    program.n_options = 1;
+    assert_code(0, parse(&program, &c, &rest, "-c", "3", "one"));
+    assert_int_equal(3, c.count);
+    assert_int_equal(3, rest);
+    assert_code(0, parse(&program, &c, &rest, "-x")); /* it is no option */
+    assert_int_equal(1, rest);
+    assert_code(COX_EINVAL, parse(&program, &c, &rest, "-c"));
+    assert_error_names("-c needs a value");
+    assert_code(COX_EINVAL, parse(&program, &c, &rest, "-c", "101"));
+    assert_error_names("--some-count");
+}
+
 /* ---- environment and file */
 
 TEST(the_environment_is_read)
