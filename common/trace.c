@@ -45,6 +45,7 @@ static pthread_key_t key; /* its destructor gives a thread's ring back */
 static _Thread_local struct ring *mine;
 static _Thread_local bool is_ringless;
 static _Thread_local uint32_t number = THREAD_NONE;
+static _Thread_local uint64_t works_for;
 
 /* ---- rings */
 
@@ -126,6 +127,27 @@ void coxi_trace_note(uint64_t begin_ns, uint64_t end_ns, const struct coxi_trace
                               memory_order_release);
     }
     atomic_store_explicit(&ring->head, head + 1, memory_order_release);
+}
+
+void coxi_trace_work_for(uint64_t run)
+{
+    works_for = run;
+}
+
+uint64_t coxi_trace_works_for(void)
+{
+    return works_for;
+}
+
+void coxi_trace_end_part(uint64_t begin_ns, enum coxi_trace_kind kind, uint64_t arg)
+{
+    if (begin_ns != 0 && works_for != 0) {
+        coxi_trace_end(begin_ns,
+                       &(struct coxi_trace_of){.kind = kind,
+                                               .arg = arg < UINT32_MAX ? (uint32_t)arg
+                                                                       : UINT32_MAX,
+                                               .run = works_for});
+    }
 }
 
 uint64_t coxi_trace_flow(void)

@@ -41,6 +41,11 @@ enum coxi_trace_kind {
     COXI_TRACE_PULL,       /* a ps answers a pull */
     COXI_TRACE_COMMIT,     /* a ps applies a commit */
     COXI_TRACE_REQUEST, /* a ps answers something else; arg: enum coxi_message_kind */
+    COXI_TRACE_LONG, /* a thread of a ps does a request that takes long; arg: likewise */
+    COXI_TRACE_ROUND,      /* a ps applies a round; arg: its closures */
+    COXI_TRACE_ROUND_WAIT, /* a pull waits for the end of a round */
+    COXI_TRACE_EVICT,      /* a ps looks for rows to evict; arg: those it has dropped */
+    COXI_TRACE_LOADER,     /* a thread of a ps loads rows of a table */
     COXI_TRACE_KINDS,
 };
 
@@ -79,6 +84,15 @@ static inline void coxi_trace_end(uint64_t begin_ns, const struct coxi_trace_of 
         coxi_trace_note(begin_ns, coxi_now_ns(), of);
     }
 }
+
+/* What the calling thread does from now on, it does for `run`; 0: for none. */
+void coxi_trace_work_for(uint64_t run);
+
+/* For which run that is. */
+uint64_t coxi_trace_works_for(void);
+
+/* Ends a span of what the thread does for a run. If that is none, nothing is noted. */
+void coxi_trace_end_part(uint64_t begin_ns, enum coxi_trace_kind kind, uint64_t arg);
 
 /* A number that no other span in any process has, or 0 if there is no trace. */
 uint64_t coxi_trace_flow(void);

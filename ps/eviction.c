@@ -17,6 +17,7 @@
  * rows_max: a look at SAMPLE others.
  */
 #include "common/sync.h"
+#include "common/trace.h"
 #include "ps/table_internal.h"
 
 enum {
@@ -234,6 +235,7 @@ void coxi_eviction_tidy(struct coxi_table *table, size_t n)
     if (table->life_at == 0 || !coxi_trylock(&table->tidying)) {
         return;
     }
+    uint64_t begun_ns = coxi_trace_begin();
     uint64_t n_gone = 0;
     if (l->evict_age > 0 || l->evict_count > 0) {
         n_gone += sweep(table, n / SWEEP_SHARE + SWEEP_LEAST);
@@ -248,4 +250,5 @@ void coxi_eviction_tidy(struct coxi_table *table, size_t n)
         coxi_table_count_gone(table, n_gone);
     }
     coxi_unlock(&table->tidying);
+    coxi_trace_end_part(begun_ns, COXI_TRACE_EVICT, n_gone);
 }

@@ -15,6 +15,7 @@
 
 #include "common/error.h"
 #include "common/floats.h"
+#include "common/trace.h"
 #include "net/message.h"
 #include "ps/store_internal.h"
 
@@ -116,7 +117,9 @@ int coxi_store_pull_await(struct coxi_store *store, const struct coxi_pull *pull
         if (on_wait != NULL) {
             on_wait(arg);
         }
+        uint64_t begun_ns = coxi_trace_begin();
         r = coxi_ends_await(&store->ends, n_changes, AWAIT_MS, look_for_end, &awaiting);
+        coxi_trace_end_part(begun_ns, COXI_TRACE_ROUND_WAIT, 0);
     }
     if (r == COX_EEXIST) {
         return 0;

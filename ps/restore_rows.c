@@ -13,6 +13,7 @@
 
 #include "common/error.h"
 #include "common/sync.h"
+#include "common/trace.h"
 #include "ps/restore_internal.h"
 
 enum {
@@ -27,6 +28,7 @@ struct crew {
     const struct coxi_restore_arrays *arrays;
     size_t n_states;
     bool ages;
+    uint64_t run;               /* for which the rows are loaded, for traces */
     atomic_uint_least64_t next; /* the first row that no loader has taken */
     atomic_bool failed;
 };
@@ -85,6 +87,8 @@ static void *load_blocks(void *arg)
     struct crew *crew = loader->crew;
     uint64_t n = crew->arrays->rows;
     uint64_t first = 0;
+    uint64_t begun_ns = coxi_trace_begin();
+    coxi_trace_work_for(crew->run);
     void *room = coxi_restore_room(crew->arrays, PIECE);
     loader->r = room != NULL ? 0 : COX_ENOMEM;
     while (loader->r == 0 && !atomic_load(&crew->failed) &&
@@ -97,6 +101,7 @@ static void *load_blocks(void *arg)
         atomic_store(&crew->failed, true);
     }
     free(room);
+    coxi_trace_end_part(begun_ns, COXI_TRACE_LOADER, 0);
     return NULL;
 }
 
@@ -116,8 +121,11 @@ static int begin(struct crew *crew)
 int coxi_restore_rows(struct coxi_restoring *restoring, size_t part,
                       const struct coxi_restore_arrays *arrays, bool ages)
 {
-    struct crew crew = {
-        .restoring = restoring, .part = part, .arrays = arrays, .ages = ages};
+    struct crew crew = {.restoring = restoring,
+                        .part = part,
+                        .arrays = arrays,
+                        .ages = ages,
+                        .run = coxi_trace_works_for()};
     struct loader loaders[LOADERS] = {{0}};
     size_t n_started = 0; /* loaders[0] is the caller */
     int r = begin(&crew);

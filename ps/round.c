@@ -27,6 +27,7 @@
 #include "common/error.h"
 #include "common/floats.h"
 #include "common/hash.h"
+#include "common/trace.h"
 #include "ps/ready.h"
 #include "ps/rounds.h"
 
@@ -439,6 +440,7 @@ int coxi_store_round_end(struct coxi_store *store, const struct coxi_commit *com
                             .first = update->begin,
                             .n_parts = update->count,
                             .scratch = scratch};
+    uint64_t begun_ns = coxi_trace_begin();
     scratch->len = 0;
     bool held = coxi_rounds_hold(store->rounds, commit->closure);
     int r = end_round(&ending);
@@ -447,5 +449,6 @@ int coxi_store_round_end(struct coxi_store *store, const struct coxi_commit *com
     }
     coxi_memory_free(store->work, &ending.sources);
     coxi_memory_free(store->work, &ending.updates);
+    coxi_trace_end_part(begun_ns, COXI_TRACE_ROUND, update->count);
     return r;
 }

@@ -419,19 +419,23 @@ static int handle_timed(struct coxi_tenant *tenant, struct coxi_peer *peer,
     return r;
 }
 
+static uint64_t run_of(const struct coxi_peer *peer, const struct coxi_message *m)
+{
+    return m->kind == COXI_PULL     ? m->pull.session.run
+           : m->kind == COXI_COMMIT ? m->commit.session.run
+                                    : peer->hello.session.run;
+}
+
 static void trace_request(const struct coxi_peer *peer, const struct coxi_message *m,
                           uint64_t begun_ns)
 {
-    struct coxi_trace_of of = {.kind = COXI_TRACE_REQUEST,
-                               .arg = (uint32_t)m->kind,
-                               .run = peer->hello.session.run};
+    struct coxi_trace_of of = {
+        .kind = COXI_TRACE_REQUEST, .arg = (uint32_t)m->kind, .run = run_of(peer, m)};
     if (m->kind == COXI_PULL) {
         of.kind = COXI_TRACE_PULL;
-        of.run = m->pull.session.run;
         of.flow = m->pull.flow;
     } else if (m->kind == COXI_COMMIT) {
         of.kind = COXI_TRACE_COMMIT;
-        of.run = m->commit.session.run;
         of.closure = m->commit.closure;
         of.flow = m->commit.flow;
     }
@@ -450,11 +454,15 @@ static int on_message(void *arg, struct coxi_peer *peer, const struct coxi_messa
         return coxi_payloads_refuse(&tenant_of(peer)->payloads, peer, m);
     }
     uint64_t begun_ns = coxi_trace_begin();
+    if (begun_ns != 0) {
+        coxi_trace_work_for(run_of(peer, m));
+    }
     r = ps->timed && (m->kind == COXI_PULL || m->kind == COXI_COMMIT)
             ? handle_timed(tenant_of(peer), peer, m, frame)
             : handle(tenant_of(peer), peer, m, frame);
     if (begun_ns != 0) {
         trace_request(peer, m, begun_ns);
+        coxi_trace_work_for(0);
     }
     return r;
 }

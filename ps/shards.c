@@ -3,6 +3,7 @@
 
 #include "common/error.h"
 #include "common/log.h"
+#include "common/trace.h"
 #include "ps/places.h"
 #include "ps/tenants.h"
 #include "schema/limits.h"
@@ -49,10 +50,9 @@ static void log_restore(struct coxi_tenant *tenant, const struct coxi_restore *r
     }
 }
 
-void coxi_shards_write(void *arg, struct coxi_link *link,
-                       const struct coxi_message *request)
+static void do_snapshot(struct coxi_tenant *tenant, struct coxi_link *link,
+                        const struct coxi_message *request)
 {
-    struct coxi_tenant *tenant = arg;
     struct coxi_message answer = {.request = request->request,
                                   .kind = COXI_SNAPSHOT_DONE};
     struct coxi_snapshot_file file = {0};
@@ -91,10 +91,19 @@ void coxi_shards_write(void *arg, struct coxi_link *link,
     coxi_applied_list_fini(&file.applied);
 }
 
-static void do_restore(void *arg, struct coxi_link *link,
+void coxi_shards_write(void *arg, struct coxi_link *link,
                        const struct coxi_message *request)
 {
-    struct coxi_tenant *tenant = arg;
+    uint64_t begun_ns = coxi_trace_begin();
+    coxi_trace_work_for(request->snapshot.session.run);
+    do_snapshot(arg, link, request);
+    coxi_trace_end_part(begun_ns, COXI_TRACE_LONG, request->kind);
+    coxi_trace_work_for(0);
+}
+
+static void do_restore(struct coxi_tenant *tenant, struct coxi_link *link,
+                       const struct coxi_message *request)
+{
     int r = coxi_store_meant(tenant->store, request->restore.incarnation);
     if (r == 0) {
         r = coxi_places_check_shard(request->restore.path, tenant->ps_index, false);
@@ -121,9 +130,14 @@ static void do_probe(struct coxi_tenant *tenant, struct coxi_link *link,
 void coxi_shards_read(void *arg, struct coxi_link *link,
                       const struct coxi_message *request)
 {
+    uint64_t begun_ns = coxi_trace_begin();
     if (request->kind == COXI_PROBE) {
+        coxi_trace_work_for(request->probe.session.run);
         do_probe(arg, link, request);
     } else {
+        coxi_trace_work_for(request->restore.session.run);
         do_restore(arg, link, request);
     }
+    coxi_trace_end_part(begun_ns, COXI_TRACE_LONG, request->kind);
+    coxi_trace_work_for(0);
 }

@@ -8,6 +8,7 @@
 #include "common/json_text.h"
 #include "common/sync.h"
 #include "coordinator/workers/module.h"
+#include "schema/wire.h"
 
 struct named {
     uint32_t process;
@@ -110,7 +111,28 @@ static const struct {
     [COXI_TRACE_PULL] = {"pull", NULL, 'f'},
     [COXI_TRACE_COMMIT] = {"commit", NULL, 'f'},
     [COXI_TRACE_REQUEST] = {"request", "kind", 0},
+    [COXI_TRACE_LONG] = {"request", "kind", 0},
+    [COXI_TRACE_ROUND] = {"apply round", "closures", 0},
+    [COXI_TRACE_ROUND_WAIT] = {"wait for round", NULL, 0},
+    [COXI_TRACE_EVICT] = {"evict rows", "rows", 0},
+    [COXI_TRACE_LOADER] = {"load rows", NULL, 0},
 };
+
+/* What a request is called in place of "request", by its kind; NULL: so. */
+static const char *request_name(const struct coxi_trace_span *span)
+{
+    static const char *const names[] = {
+        [COXI_CLAIM] = "claim",       [COXI_RELEASE] = "release",
+        [COXI_CREATE] = "create",     [COXI_WATERMARK] = "watermark",
+        [COXI_SNAPSHOT] = "snapshot", [COXI_COUNT] = "count",
+        [COXI_VOID] = "void",         [COXI_RESTORE] = "restore",
+        [COXI_LOAD] = "load values",  [COXI_DESCRIBE] = "describe",
+        [COXI_PROBE] = "probe",       [COXI_TRACE_ASK] = "trace",
+    };
+    bool is_request = span->kind == COXI_TRACE_REQUEST || span->kind == COXI_TRACE_LONG;
+    return is_request && span->arg < sizeof(names) / sizeof(*names) ? names[span->arg]
+                                                                    : NULL;
+}
 
 /* ---- spans: made by hand, because printf would take most of a trace's time */
 
@@ -204,7 +226,9 @@ int coxi_trace_write_span(struct coxi_trace_writer *writer, uint32_t process,
         r = r == 0 ? write_function(writer, span->arg) : r;
         at = text;
     } else {
-        at = put(put(put(at, "\""), kinds[span->kind].name), "\"");
+        const char *name = request_name(span);
+        at = put(put(at, "\""), name != NULL ? name : kinds[span->kind].name);
+        at = put(at, "\"");
     }
     at = put_us(at, ",\"ts\":", begin_ns);
     at = put_us(at, ",\"dur\":", span->ns > early_ns ? span->ns - early_ns : 0);
