@@ -9,6 +9,7 @@
 #include "bench/http_strangers.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdbool.h>
@@ -50,8 +51,9 @@ static void hang_up(int *fd)
 static int say(const struct crowd *crowd, const char *text, size_t len)
 {
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd >= 0) {
-        (void)connect(fd, (const struct sockaddr *)&crowd->to, sizeof(crowd->to));
+    if (fd >= 0 &&
+        (connect(fd, (const struct sockaddr *)&crowd->to, sizeof(crowd->to)) == 0 ||
+         errno == EINPROGRESS)) {
         (void)send(fd, text, len, MSG_DONTWAIT | MSG_NOSIGNAL);
     }
     return fd;
@@ -82,7 +84,9 @@ static void say_too_much(struct crowd *crowd)
 {
     static const char begin[] = "GET /metrics HTTP/1.1\r\nX: ";
     int fd = say(crowd, begin, sizeof(begin) - 1);
-    (void)send(fd, crowd->text, LONG, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (fd >= 0) {
+        (void)send(fd, crowd->text, LONG, MSG_DONTWAIT | MSG_NOSIGNAL);
+    }
     hang_up(&fd);
 }
 
