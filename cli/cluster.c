@@ -460,12 +460,15 @@ static int serve_page(const struct session *session)
     unsigned port = 0;
     const char *chosen =
         getenv("COX_HTTP"); // NOLINT(concurrency-mt-unsafe): one thread
-    if (chosen == NULL || *chosen == '\0') {
+    chosen = chosen != NULL && *chosen != '\0' ? chosen : "127.0.0.1:0";
+    const char *colon = strrchr(chosen, ':');
+    if (strcmp(colon != NULL ? colon + 1 : chosen, "0") == 0) {
         int r = find_port(&port);
         if (r != 0) {
             return r;
         }
-        (void)snprintf(address, sizeof(address), "127.0.0.1:%u", port);
+        (void)snprintf(address, sizeof(address), "%.*s%u",
+                       colon != NULL ? (int)(colon + 1 - chosen) : 0, chosen, port);
         chosen = address;
         if (setenv("COX_HTTP", address, 1) != 0) {
             return coxi_error_memory("the environment");
