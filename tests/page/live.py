@@ -21,6 +21,27 @@ TOTAL = 1000000  # steps that the client says it will run
 PATIENCE_S = 60  # with sanitizers, on a busy machine
 
 
+def descendants(ancestor, name):
+    """The processes of that name that a process and its children have begun, by age."""
+    parents = {}
+    names = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+                begin, _, end = file.read().rpartition(")")
+        except OSError:
+            continue
+        names[int(pid)] = begin.partition("(")[2]
+        parents[int(pid)] = int(end.split()[1])
+
+    def is_ours(pid):
+        while pid in parents and pid != ancestor:
+            pid = parents[pid]
+        return pid == ancestor
+
+    return sorted(pid for pid in parents if is_ours(pid) and names[pid] == name[:15])
+
+
 class Client:
     """The client of a run, and the daemons that it has started."""
 
@@ -37,24 +58,7 @@ class Client:
         return json.load(urllib.request.urlopen(self.url.rstrip("/") + path, timeout=20))
 
     def daemons(self, name):
-        """The processes of that name that the client has begun, by age."""
-        parents = {}
-        names = {}
-        for pid in filter(str.isdigit, os.listdir("/proc")):
-            try:
-                with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-                    begin, _, end = file.read().rpartition(")")
-            except OSError:
-                continue
-            names[int(pid)] = begin.partition("(")[2]
-            parents[int(pid)] = int(end.split()[1])
-
-        def is_ours(pid):
-            while pid in parents and pid != self.process.pid:
-                pid = parents[pid]
-            return pid == self.process.pid
-
-        return sorted(pid for pid in parents if is_ours(pid) and names[pid] == name[:15])
+        return descendants(self.process.pid, name)
 
     def end(self):
         if self.process.poll() is None:
@@ -115,7 +119,7 @@ def look_at_names(page, browser):
         "document.querySelectorAll('main img, main script, main b[onclick], main u').length") == 0)
 
 
-def kill_and_see(page, browser, client):
+def kill_and_see(page, browser, client, picture):
     page.until("all are up", lambda: page.tile("Ps up") == "2 / 2" and page.tile("Workers ready") == "3 / 3")
     os.kill(client.daemons("coxswain-worker")[0], signal.SIGKILL)
     page.until("the page says that a worker is lost", lambda: "worker lost" in page.text("#events-list"))
@@ -124,6 +128,7 @@ def kill_and_see(page, browser, client):
                and page.tile("Workers ready") == "3 / 3")
     os.kill(client.daemons("coxswain-ps")[0], signal.SIGKILL)
     page.until("the page says that a ps is lost", lambda: "ps lost" in page.text("#events-list"))
+    picture("ps-lost")
     page.until("and that it is back", lambda: "ps back" in page.text("#events-list") and page.tile("Ps up") == "2 / 2")
 
 
@@ -171,6 +176,11 @@ def main():
         print("skipped: there is no Chromium (Debian package chromium)")
         return 77
     argv, pictures = sys.argv[1:3], sys.argv[4] if len(sys.argv) > 4 else None
+
+    def picture(name):
+        if pictures:
+            browser.picture(os.path.join(pictures, f"{name}.png"))
+
     with tempfile.TemporaryDirectory() as directory:
         argv.insert(1, directory)
         client = Client(argv, directory, "127.0.0.1:0")
@@ -180,11 +190,10 @@ def main():
             browser.open(client.url)
             look_at_roles(page, browser)
             look_at_names(page, browser)
-            kill_and_see(page, browser, client)
+            kill_and_see(page, browser, client, picture)
             check("the page of a client links to its metrics", "/metrics" in links(page, client))
             compare(page, client)
-            if pictures:
-                browser.picture(os.path.join(pictures, "live.png"))
+            picture("live")
             address = client.url.removeprefix("http://").rstrip("/")
             events = page.text("#events-list").count("worker lost")
             client.end()
@@ -200,6 +209,7 @@ def main():
             page.until("the page of the directory has it when all is over",
                        lambda: page.text("#events-list").count("worker lost") >= events and page.rows("workers-table"))
             page.until("and says that it is over", lambda: page.text("#status") == "over")
+            picture("over")
             check("and links to no metrics", "/metrics" not in links(page, served))
             check(f"no errors in the page {browser.errors}", not browser.errors)
             client = served
