@@ -1,5 +1,5 @@
 // The first things that people ask: how is it, how far, how fast, what is wrong.
-import { bytes, clock, duration, h, micros, number, plural, rate, say, short, show } from "./format.js";
+import { bytes, clock, duration, h, isNumber, micros, number, plural, rate, say, short, show } from "./format.js";
 import { stateOf, workerName } from "./fleet.js";
 import { Table } from "./table.js";
 
@@ -184,7 +184,8 @@ export class Overview {
   }
 
   lastText(kind, index) {
-    const event = this.model.events.findLast((e) => e[kind] === index && (e.level === "warning" || e.level === "error"));
+    const isOfOther = (e) => kind === "ps" && isNumber(e.worker); // a worker does not reach the ps
+    const event = this.model.events.findLast((e) => e[kind] === index && !isOfOther(e) && (e.level === "warning" || e.level === "error"));
     return event === undefined ? "" : ` ${event.text ?? ""}`;
   }
 }
