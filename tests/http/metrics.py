@@ -38,6 +38,16 @@ def get(url, accept="text/plain"):
         return r.read().decode()
 
 
+def url_in(path):
+    """The URL in a file that a daemon writes. Daemons listen before they serve over HTTP."""
+    until = time.monotonic() + DEADLINE_S
+    while not path.exists():
+        if time.monotonic() > until:
+            sys.exit(f"there is no {path} after {DEADLINE_S} s")
+        time.sleep(0.01)
+    return path.read_text().strip()
+
+
 @contextlib.contextmanager
 def watched(program, module):
     """Runs it; yields the URLs by role, closures done, commits."""
@@ -52,7 +62,7 @@ def watched(program, module):
             client, done, commits = run.stdout.readline().split()
             urls = {"client": client}
             for role in "ps", "worker":
-                urls[role] = pathlib.Path(directory, role).read_text().strip()
+                urls[role] = url_in(pathlib.Path(directory, role))
             yield urls, int(done), int(commits)
         finally:
             run.stdin.close()

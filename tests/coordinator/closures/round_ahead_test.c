@@ -81,15 +81,24 @@ static void assert_all_saw(const struct rounding_members *members, float expecte
     }
 }
 
-/* Starts a round of which one closure waits at a gate, and another behind it, whose
- * closures were given to workers when this returns. */
+/* True if `*n` closures or more were given away before they may end. */
+static bool are_ahead(void *n)
+{
+    return atomic_load(&n_ahead) >= *(const unsigned *)n;
+}
+
+/* Starts a round of which one closure waits at a gate, and another behind it, of which a
+ * worker has a closure when this returns. */
 static int start_stuck(struct rounding *s, struct rounding_asked *asked,
                        struct rounding_members members[2])
 {
+    unsigned one = 1;
     asked->path[0] = rounding_gate();
     rounding_start(s, asked, &members[0]);
     rounding_plain(s, &members[1]);
-    return rounding_meet(asked->path[0]);
+    int fd = rounding_meet(asked->path[0]);
+    coxi_test_until(are_ahead, &one, "a closure that begins ahead");
+    return fd;
 }
 
 TEST(rounds_that_begin_ahead_see_all_before)
@@ -142,9 +151,11 @@ static void check_room(struct rounding *s, struct cox_future *input)
     struct cox_call call = COX_CALL_INIT;
     const struct rounding_asked next = {.only = {2, 2, 2, 2}, .input = input};
     struct rounding_asked stuck = {.only = {1, 2, 2, 2}, .path = {rounding_gate()}};
+    unsigned two = 2;
     rounding_start(s, &stuck, &members[0]);
     rounding_start(s, &next, &members[1]);
     int fd = rounding_meet(stuck.path[0]);
+    coxi_test_until(are_ahead, &two, "closures that begin ahead, one of them in line");
     call.only_worker = 2;
     assert_code(0, cox_schedule(s->crew.c, s->advance, &call, &other));
     assert_code(0, cox_future_wait(other, -1));
@@ -192,24 +203,18 @@ static bool is_called_back(void *arg)
     return atomic_load(&n_called_back) > 0;
 }
 
-/* True if closures that have not begun are in line at a worker of one slot. */
-static bool are_in_line(void *arg)
-{
-    (void)arg;
-    return atomic_load(&n_ahead) > 1;
-}
-
 TEST(round_that_has_begun_ahead_is_called_back_if_one_of_the_one_before_runs_again)
 {
     struct rounding s;
     struct rounding_members members[2];
     const struct rounding_asked next = {.only = {2, 2, 2, 2}};
     struct rounding_asked stuck = {.only = {1, 2, 2, 2}, .path = {rounding_gate()}};
+    unsigned two = 2;
     open_warm(&s, NULL);
     rounding_start(&s, &stuck, &members[0]);
     rounding_start(&s, &next, &members[1]);
     int fd = rounding_meet(stuck.path[0]);
-    coxi_test_until(are_in_line, NULL, "closures that begin ahead");
+    coxi_test_until(are_ahead, &two, "closures that begin ahead, one of them in line");
     crew_kill(crew_step_process(&s.crew, 0));
     coxi_test_until(is_called_back, NULL, "a recall of closures");
     (void)close(fd);

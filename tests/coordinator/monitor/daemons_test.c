@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/coordinator/crew.h"
 #include "tests/http/visitor.h"
@@ -15,10 +16,17 @@ static void set(const char *name, const char *value)
     assert_int_equal(0, setenv(name, value, 1)); // NOLINT(concurrency-mt-unsafe)
 }
 
-/* The URL in a file that a daemon has written. */
+static bool is_there(void *path)
+{
+    return access(path, F_OK) == 0;
+}
+
+/* The URL in a file that a daemon writes. Daemons listen before they serve over HTTP. */
 static void read_url(const char *file, char ret[64])
 {
-    char *text = coxi_test_read(coxi_test_path(file), NULL);
+    char *path = coxi_test_path(file);
+    coxi_test_until(is_there, path, "a daemon that serves over HTTP");
+    char *text = coxi_test_read(path, NULL);
     (void)snprintf(ret, 64, "%.*s", (int)strcspn(text, "\n"), text);
     free(text);
 }
