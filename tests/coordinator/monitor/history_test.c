@@ -331,11 +331,11 @@ static bool has_left(void *arg)
     for (size_t i = 0; i < all.gl_pathc; i++) {
         char name[32] = "";
         FILE *file = fopen(all.gl_pathv[i], "r");
+        bool is_read = file != NULL && fgets(name, sizeof(name), file) != NULL;
+        left = left && !(is_read && strcmp(name, "cox:history\n") == 0);
         if (file != NULL) {
-            (void)fgets(name, sizeof(name), file);
             (void)fclose(file);
         }
-        left = left && strcmp(name, "cox:history\n") != 0;
     }
     globfree(&all);
     return left;
