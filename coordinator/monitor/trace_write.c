@@ -159,6 +159,14 @@ static char *put_number(char *at, uint64_t number)
     return at;
 }
 
+static char *put_hex(char *at, uint64_t number)
+{
+    for (int shift = 60; shift >= 0; shift -= 4) {
+        *at++ = "0123456789abcdef"[number >> shift & 15];
+    }
+    return at;
+}
+
 /* Puts microseconds with three decimals. */
 static char *put_us(char *at, const char *key, uint64_t ns)
 {
@@ -197,9 +205,9 @@ static char *put_arrow(char *at, uint32_t process, uint64_t begin_ns,
 {
     bool begins = kinds[span->kind].arrow == 's';
     bool pulls = span->kind == COXI_TRACE_PULL_ASK || span->kind == COXI_TRACE_PULL;
-    at = put(at, begins ? ",\n{\"ph\":\"s\",\"id\":\""
-                        : ",\n{\"ph\":\"f\",\"bp\":\"e\",\"id\":\"");
-    at = put_number(at, span->flow);
+    at = put(at, begins ? ",\n{\"ph\":\"s\",\"id\":\"0x"
+                        : ",\n{\"ph\":\"f\",\"bp\":\"e\",\"id\":\"0x");
+    at = put_hex(at, span->flow); /* Perfetto takes texts for hexadecimal */
     at = put(at, pulls ? "\",\"name\":\"pull\",\"cat\":\"arrow\","
                        : "\",\"name\":\"commit\",\"cat\":\"arrow\",");
     at = put_us(put_thread(at, process, span), ",\"ts\":", begin_ns);

@@ -95,7 +95,10 @@ static void check_entry(json_t *entry)
         return;
     }
     assert_true(strcmp(ph, "s") == 0 || strcmp(ph, "f") == 0);
-    assert_true(*trace_text(entry, "id") != '\0' && *trace_text(entry, "cat") != '\0');
+    assert_true(strncmp(trace_text(entry, "id"), "0x", 2) ==
+                0); /* as Perfetto reads it */
+    assert_int_equal(18, strlen(trace_text(entry, "id")));
+    assert_true(*trace_text(entry, "cat") != '\0');
     assert_true(strcmp(ph, "s") == 0 || strcmp(trace_text(entry, "bp"), "e") == 0);
 }
 
