@@ -51,7 +51,7 @@ static void keep_tail(struct coxi_trace_file *file, const char *bytes, size_t le
 int coxi_trace_file_add(struct coxi_trace_file *file, const void *bytes, size_t len)
 {
     const char *text = bytes;
-    char before = file->tail_len > 0 ? file->tail[file->tail_len - 1] : '\0';
+    int before = file->tail_len > 0 ? file->tail[file->tail_len - 1] : '\0';
     const char *at = text;
     while ((at = memchr(at, '\n', len - (size_t)(at - text))) != NULL) {
         if ((at > text ? at[-1] : before) == ',') {
