@@ -151,9 +151,7 @@ static int check_schedule(struct cox_coordinator *c, const struct cox_function *
     struct timespec never = coxi_deadline(-1);
     int r = coxi_check_alive_locked(c);
     r = r == 0 ? report_error(c, &never) : r;
-    if (r == 0) {
-        r = coxi_gate_check_resets(c, missing);
-    }
+    r = r == 0 ? coxi_gate_check_resets(c, missing) : r;
     return r == 0 ? coxi_check_alive_locked(c) : r;
 }
 
