@@ -342,6 +342,13 @@ static int check_role(const struct coxi_peer *peer, const struct coxi_message *m
     return coxi_error(COX_EREFUSED, "a ps asks another ps nothing");
 }
 
+static int answer_release(struct coxi_tenant *tenant, struct coxi_peer *peer,
+                          const struct coxi_message *m)
+{
+    return answer_status(peer, m, COXI_STATUS,
+                         coxi_claims_release(tenant, &m->release));
+}
+
 static int handle(struct coxi_tenant *tenant, struct coxi_peer *peer,
                   const struct coxi_message *m, const struct coxi_frame *frame)
 {
@@ -355,8 +362,7 @@ static int handle(struct coxi_tenant *tenant, struct coxi_peer *peer,
     case COXI_CLAIM:
         return coxi_claims_answer(tenant, peer, m);
     case COXI_RELEASE:
-        return answer_status(peer, m, COXI_STATUS,
-                             coxi_claims_release(tenant, &m->release));
+        return answer_release(tenant, peer, m);
     case COXI_CREATE:
         return answer_create(tenant, peer, m);
     case COXI_WATERMARK:

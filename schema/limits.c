@@ -95,6 +95,14 @@ static size_t snapshot_bytes(const struct coxi_snapshot_done *m)
     return FILE_MAX + applied_bytes(m->n_applied, m->n_touched);
 }
 
+/* Of a message that is about some closures. */
+static size_t heads_bytes(const struct coxi_message *m)
+{
+    return m->kind == COXI_CRASHED
+               ? m->crashed.n_closures * sizeof(struct coxi_crashed_head)
+               : m->recall.n_closures * sizeof(struct coxi_recall_head);
+}
+
 /* Bytes of the arrays in a message. */
 static size_t array_bytes(const struct coxi_message *m)
 {
@@ -123,11 +131,10 @@ static size_t array_bytes(const struct coxi_message *m)
         return voided_bytes(&m->voided);
     case COXI_RECALL:
     case COXI_RESULT_DROP:
-        return m->recall.n_closures * sizeof(struct coxi_recall_head);
+    case COXI_CRASHED:
+        return heads_bytes(m);
     case COXI_TRACE_TOLD:
         return spans_bytes(&m->trace_told);
-    case COXI_CRASHED:
-        return m->crashed.n_closures * sizeof(struct coxi_crashed_head);
     case COXI_HELLO:
     case COXI_REFUSE:
     case COXI_STATUS:

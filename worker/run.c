@@ -485,7 +485,7 @@ static void send_reports(struct coxi_run *run)
     run->report_payload.len = 0;
 }
 
-void coxi_run_send_result(struct coxi_run *run, const struct coxi_result *wanted)
+int coxi_run_send_result(struct coxi_run *run, const struct coxi_result *wanted)
 {
     struct coxi_message message = {.kind = COXI_RESULT, .result = *wanted};
     struct coxi_held *held = coxi_results_get(&run->results, wanted->closure);
@@ -501,10 +501,8 @@ void coxi_run_send_result(struct coxi_run *run, const struct coxi_result *wanted
     }
     struct coxi_link *link = link_for(run, segment.iov_len);
     int r = coxi_message_send(link, &message, held != NULL ? &payload : NULL, false);
-    if (r != 0 && r != COX_ECLOSED) {
-        coxi_link_close(run->control, r, "a result could not be sent");
-    }
     coxi_link_unref(link);
+    return r == COX_ECLOSED ? 0 : r;
 }
 
 void coxi_run_report(struct coxi_run *run, const struct coxi_report *report)

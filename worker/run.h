@@ -235,8 +235,9 @@ void coxi_run_report(struct coxi_run *run, const struct coxi_report *report);
  * results tell it how long the way there and back takes. */
 void coxi_run_echo(struct coxi_run *run, uint64_t sent_us);
 
-/* Sends the client the kept results of a closure, or that none are kept. */
-void coxi_run_send_result(struct coxi_run *run, const struct coxi_result *wanted);
+/* Sends the client the kept results of a closure, or that none are kept. COX_ENOMEM: it
+ * could not be sent, so the connection must end. */
+int coxi_run_send_result(struct coxi_run *run, const struct coxi_result *wanted);
 
 /* Sends the outbox to the client, and queued requests to the ps. */
 void coxi_run_flush(struct coxi_run *run);

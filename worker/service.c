@@ -363,8 +363,7 @@ static int handle(struct worker *worker, struct coxi_run *run,
     case COXI_RECALL:
         return coxi_slots_recall(worker->slots, run, &m->recall);
     case COXI_RESULT_WANT:
-        coxi_run_send_result(run, &m->result);
-        return 0;
+        return coxi_run_send_result(run, &m->result);
     case COXI_TRACE_ASK:
         return coxi_traced_answer(run->control, m, run->session.run);
     case COXI_RESULT_DROP:

@@ -416,8 +416,8 @@ static int prepare(struct coxi_tracing *t, const char *path, FILE *file)
     if (r != 0) {
         return r;
     }
-    t->file = file != NULL ? file : fopen(path, "we");
-    t->is_asked = file != NULL;
+    t->file = path == NULL ? file : fopen(path, "we");
+    t->is_asked = path == NULL;
     if (t->file == NULL) {
         char reason[128];
         r = coxi_error(COX_EIO, "cannot write the trace %s: %s", path,
@@ -435,7 +435,7 @@ static void set_state(struct coxi_tracing *t, enum state state)
     coxi_unlock(&t->lock);
 }
 
-/* To the file `path`, or to `file`, which this takes unless it fails. */
+/* To the file `path`, or if that is NULL, to `file`, which this takes unless it fails. */
 static int start(struct coxi_tracing *t, const char *path, FILE *file)
     COXI_REQUIRES(t->starting)
 {

@@ -253,7 +253,8 @@ TEST(kept_results_are_sent_when_the_client_wants_them)
     open_kept(&rig);
     keep_one(&rig, 5);
     for (int i = 0; i < 2; i++) { /* it stays, so it can be sent twice */
-        coxi_run_send_result(rig.run, &(struct coxi_result){1, 1, 0, ""});
+        assert_code(0,
+                    coxi_run_send_result(rig.run, &(struct coxi_result){1, 1, 0, ""}));
         const struct coxi_message *answer = caller_expect(rig.caller, COXI_RESULT);
         assert_int_equal(0, answer->result.code);
         assert_int_equal(1, answer->result.closure);
@@ -261,7 +262,7 @@ TEST(kept_results_are_sent_when_the_client_wants_them)
         assert_code(0, coxi_values_unpack(payload, len, values, &n));
         assert_int_equal(10, *(const int64_t *)values[0].data);
     }
-    coxi_run_send_result(rig.run, &(struct coxi_result){2, 1, 0, ""});
+    assert_code(0, coxi_run_send_result(rig.run, &(struct coxi_result){2, 1, 0, ""}));
     const struct coxi_message *answer = caller_expect(rig.caller, COXI_RESULT);
     assert_int_equal(COX_ENOENT, answer->result.code);
     assert_non_null(strstr(answer->result.message, "nothing of closure 2"));
