@@ -6,6 +6,7 @@
 
 #include "common/dtype.h"
 #include "common/error.h"
+#include "net/link_internal.h"
 #include "tests/test.h"
 
 enum { WAIT_MS = 8000 };
@@ -230,11 +231,16 @@ void rig_open(struct rig *rig, uint32_t n_ps, uint32_t n_slots, uint32_t commit_
         .on_free = on_run_free,
         .arg = rig,
     };
-    struct coxi_link *control = rig_connect(&rig->caller);
-    assert_code(0, coxi_run_new(&options, &rig->session, control, &rig->run));
-    coxi_link_unref(control);
+    rig->control = rig_connect(&rig->caller);
+    assert_code(0, coxi_run_new(&options, &rig->session, rig->control, &rig->run));
     assert_code(0, rig_layout(rig));
     assert_int_equal(0, rig_load(rig, 0, "probe", true));
+}
+
+/* True if nobody else uses the link: it has ended, on a thread of nng. */
+static bool is_ours(void *link)
+{
+    return atomic_load(&((struct coxi_link *)link)->refs) == 1;
 }
 
 void rig_close(struct rig *rig)
@@ -247,6 +253,8 @@ void rig_close(struct rig *rig)
     coxi_loop_stop(rig->loop);
     coxi_loop_free(rig->loop);
     caller_close(rig->caller);
+    coxi_test_until(is_ours, rig->control, "the end of the connection");
+    coxi_link_unref(rig->control);
     for (uint32_t i = 0; i < rig->n_ps; i++) {
         coxi_psc_close(rig->client[i]);
         coxi_ps_close(rig->ps[i]);

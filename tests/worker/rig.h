@@ -37,7 +37,8 @@ struct rig {
     struct coxi_slots *slots;
     struct coxi_run *run;
     atomic_bool run_freed;
-    struct caller *caller; /* the client's end of the control connection */
+    struct coxi_link *control; /* the worker's end of the control connection */
+    struct caller *caller;     /* the client's end */
 
     struct coxi_variable variables[RIG_VARIABLES_MAX];
     struct coxi_shard shards[RIG_VARIABLES_MAX][RIG_PS_MAX];
