@@ -132,20 +132,30 @@ TEST(a_later_file_sorts_behind_an_earlier_one)
     free(names);
 }
 
-TEST(without_room_nothing_is_cut_and_all_is_written_later)
+/* A file in which a scalar waits, for which there is no room until the limit is *ret_all
+ * again. */
+static struct coxi_event_file *open_without_room(const char *dir,
+                                                 struct rlimit *ret_all)
 {
     struct coxi_event_file *file;
+    (void)signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(0, getrlimit(RLIMIT_FSIZE, ret_all));
+    assert_code(0, coxi_event_file_new(dir, 0, &file));
+    assert_code(0, coxi_event_file_flush(file));
+    assert_code(0, coxi_event_file_scalar(file, "loss", 1, 1, 1));
+    assert_int_equal(0,
+                     setrlimit(RLIMIT_FSIZE, &(struct rlimit){100, ret_all->rlim_max}));
+    return file;
+}
+
+TEST(without_room_nothing_is_cut_and_all_is_written_later)
+{
     struct rlimit all;
     const char *last;
     size_t last_len;
     size_t len;
     char *dir = coxi_test_path("train");
-    (void)signal(SIGXFSZ, SIG_IGN);
-    assert_int_equal(0, getrlimit(RLIMIT_FSIZE, &all));
-    assert_code(0, coxi_event_file_new(dir, 0, &file));
-    assert_code(0, coxi_event_file_flush(file));
-    assert_code(0, coxi_event_file_scalar(file, "loss", 1, 1, 1));
-    assert_int_equal(0, setrlimit(RLIMIT_FSIZE, &(struct rlimit){100, all.rlim_max}));
+    struct coxi_event_file *file = open_without_room(dir, &all);
     assert_code(COX_EIO, coxi_event_file_flush(file));
     char *bytes = read_only_file(dir, &len);
     assert_int_equal(2, check_records(bytes, len, &last, &last_len));
@@ -178,18 +188,12 @@ int __wrap_ftruncate(int fd, off_t len)
 /* A part of a record in the file would hide all later ones. */
 TEST(a_record_that_cannot_be_cut_off_at_once_is_cut_off_later)
 {
-    struct coxi_event_file *file;
     struct rlimit all;
     const char *last;
     size_t last_len;
     size_t len;
     char *dir = coxi_test_path("train");
-    (void)signal(SIGXFSZ, SIG_IGN);
-    assert_int_equal(0, getrlimit(RLIMIT_FSIZE, &all));
-    assert_code(0, coxi_event_file_new(dir, 0, &file));
-    assert_code(0, coxi_event_file_flush(file));
-    assert_code(0, coxi_event_file_scalar(file, "loss", 1, 1, 1));
-    assert_int_equal(0, setrlimit(RLIMIT_FSIZE, &(struct rlimit){100, all.rlim_max}));
+    struct coxi_event_file *file = open_without_room(dir, &all);
     cannot_cut = true;
     assert_code(COX_EIO, coxi_event_file_flush(file));
     assert_int_equal(0, setrlimit(RLIMIT_FSIZE, &all));
