@@ -46,13 +46,14 @@ static const struct coxi_program program = {
     .summary =
         "Takes a trace of a run that is under way: what each slot, loop and thread of "
         "a "
-        "ps does.\nhttps://ui.perfetto.dev opens the file, which stays on your "
-        "machine, "
-        "and so does chrome://tracing.\nThe client must serve over HTTP "
-        "(cox_options.http, $COX_HTTP, or coxswain run --page), and be on this\nhost. "
-        "DIR is the run's directory, without an argument this one. Ctrl-C ends the "
-        "trace "
-        "early.",
+        "ps does.\n"
+        "https://ui.perfetto.dev opens the file, which stays on your machine, and so "
+        "does\n"
+        "chrome://tracing. The client must be on this host, and serve over HTTP "
+        "(cox_options.http,\n"
+        "$COX_HTTP, or coxswain run --page). DIR is the run's directory, without an "
+        "argument this\n"
+        "one. Ctrl-C ends the trace early.",
     .prefix = "COX_TRACE",
     .mixed = true,
     .options = options,
@@ -112,11 +113,12 @@ static int find_client(const char *dir, const json_t *run, char ret_url[URL_BYTE
     (void)snprintf(url, sizeof(url), "%s", text_of(run, "http"));
     coxi_watcher_plain(url);
     if (*url == '\0') {
-        return coxi_error(COX_ENOENT,
-                          "the run in %s does not serve over HTTP: start it with "
-                          "$COX_HTTP=127.0.0.1:0 "
-                          "or cox_options.http, or by coxswain run --page",
-                          dir);
+        return coxi_error(
+            COX_ENOENT,
+            "the run in %s does not serve over HTTP: start it with "
+            "COX_HTTP=127.0.0.1:0 or cox_options.http, or by coxswain run "
+            "--page",
+            dir);
     }
     if (!serves(url, run)) {
         return coxi_error(COX_ENOENT,
