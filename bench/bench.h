@@ -50,6 +50,8 @@ struct bench_measurement {
     struct bench_sample value[BENCH_ROUNDS];
     double baseline[BENCH_ROUNDS];
     int n_rounds;
+    /* the ratio is the median of the rounds' ratios, not that of the medians */
+    bool of_rounds;
 };
 
 /* Prints a measurement of case `name`: a line of JSON or of the table. */

@@ -95,6 +95,7 @@ static int open_cluster(struct chaos_client *client)
     o.checkpoint_incremental =
         client->checkpoint_dir != NULL ? (uint32_t)config->incremental : 0;
     o.checkpoint_keep = client->checkpoint_dir != NULL ? KEEP : 0;
+    o.checkpoint_via = config->via;
     int r = config->client
                 ? cox_cluster_from_env(&cluster)
                 : cox_cluster_local((int)config->ps, (int)config->workers, &cluster);

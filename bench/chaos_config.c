@@ -66,6 +66,10 @@ static const struct coxi_option options[] = {
           "ms between two checkpoints; 0: only those that the log asks for"),
     NUMBER("incremental", incremental, 0, 1000, "3",
            "checkpoints between two full ones, each of which builds on the one before"),
+    TEXT("via", via,
+         "ps: each ps writes and reads its shards (default); client: they go through "
+         "the "
+         "client (cox_options.checkpoint_via)"),
     SHARE("fail-disk", fail_disk, -1, "-1",
           "share of failing system calls among those that write checkpoints; 0: none"),
     EVERY("full-disk-every", full_disk_every,

@@ -41,6 +41,7 @@ struct chaos_config {
     bool evict;
     bool everything;
     const char *mode;
+    const char *via; /* as cox_options.checkpoint_via */
     int64_t round_size;
     int64_t backups;
     bool rounds;        /* by `mode` */

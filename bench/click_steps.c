@@ -7,6 +7,8 @@
  * occur in it, and pushes their gradients. Pushes are applied, once on every parameter
  * server, when the step returns 0.
  *
+ * `train_logged` does the same and logs its mean loss.
+ *
  * Arguments: path (U8 vector), offset, len, line (I64: struct range), l2 (F64)
  * Results:   rows (I64), loss (F64: sum of log losses)
  */
@@ -46,7 +48,7 @@ static int read_task(struct cox_step *step, struct task *ret)
  * given. */
 static int learn(struct cox_step *step, const struct rows *rows,
                  struct cox_variable *weights, struct cox_variable *bias, uint32_t dim,
-                 float l2, float *w, float *gradients)
+                 float l2, float *w, float *gradients, double *ret_loss)
 {
     float b = 0;
     float bias_gradient = 0;
@@ -59,6 +61,7 @@ static int learn(struct cox_step *step, const struct rows *rows,
         return r;
     }
     double loss = model_gradient(rows, w, dim, b, l2, gradients, &bias_gradient);
+    *ret_loss = loss;
     r = cox_step_push_rows(step, weights, rows->keys, rows->n_keys, gradients);
     if (r == 0) {
         r = cox_step_push(step, bias, &bias_gradient);
@@ -74,7 +77,7 @@ static int learn(struct cox_step *step, const struct rows *rows,
     return r;
 }
 
-static int train(struct cox_step *step)
+static int train_on(struct cox_step *step, double *ret_mean_loss)
 {
     struct task task = {0};
     struct rows rows;
@@ -104,13 +107,27 @@ static int train(struct cox_step *step)
     uint32_t dim = (uint32_t)shape[0];
     float *w = malloc((rows.n_keys + 1) * dim * sizeof(*w));
     float *gradients = malloc((rows.n_keys + 1) * dim * sizeof(*gradients));
-    r = w == NULL || gradients == NULL
-            ? cox_step_fail(step, 3, "out of memory")
-            : learn(step, &rows, weights, bias, dim, task.l2, w, gradients);
+    r = w == NULL || gradients == NULL ? cox_step_fail(step, 3, "out of memory")
+                                       : learn(step, &rows, weights, bias, dim, task.l2,
+                                               w, gradients, ret_mean_loss);
+    *ret_mean_loss /= (double)rows.n_rows;
     free(w);
     free(gradients);
     rows_free(&rows);
     return r;
 }
 
-COX_STEPS(COX_STEP("train", train));
+static int train(struct cox_step *step)
+{
+    double mean_loss = 0;
+    return train_on(step, &mean_loss);
+}
+
+static int train_logged(struct cox_step *step)
+{
+    double mean_loss = 0;
+    int r = train_on(step, &mean_loss);
+    return r != 0 ? r : cox_step_log_scalar(step, "loss", mean_loss);
+}
+
+COX_STEPS(COX_STEP("train", train), COX_STEP("train_logged", train_logged));

@@ -18,6 +18,7 @@
 #include "bench/bench.h"
 #include "bench/crowd.h"
 #include "bench/http_strangers.h"
+#include "bench/watchers.h"
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/file.h"
@@ -69,7 +70,7 @@ static const struct coxi_option options[] = {
      .type = COXI_OPTION_STRING,
      .offset = offsetof(struct config, only),
      .help = "take only the measurements with this name (cases pull, push, table, "
-             "schedule, train, checkpoint, fanout, data, modes and rounds)"},
+             "schedule, train, checkpoint, fanout, data, modes, rounds and visible)"},
     {.name = "seconds",
      .type = COXI_OPTION_REAL,
      .offset = offsetof(struct config, seconds),
@@ -308,8 +309,17 @@ static double median_of(const struct bench_measurement *m, size_t offset)
     return bench_quantile(numbers, (size_t)m->n_rounds, 0.5);
 }
 
+static double ratio_of_rounds(const struct bench_measurement *m)
+{
+    double ratios[BENCH_ROUNDS];
+    for (int i = 0; i < m->n_rounds; i++) {
+        ratios[i] = m->value[i].value / m->baseline[i];
+    }
+    return bench_quantile(ratios, (size_t)m->n_rounds, 0.5);
+}
+
 static void print_json(const char *name, const struct bench_measurement *m,
-                       const struct bench_sample *median, double baseline)
+                       const struct bench_sample *median, double baseline, double ratio)
 {
     (void)printf("{\"case\":\"%s\",\"name\":\"%s\",\"params\":%s,\"value\":%.6g,"
                  "\"unit\":\"%s\"",
@@ -320,7 +330,7 @@ static void print_json(const char *name, const struct bench_measurement *m,
     }
     if (baseline > 0) {
         (void)printf(",\"baseline\":%.6g,\"baseline_name\":\"%s\",\"ratio\":%.4g",
-                     baseline, m->baseline_name, median->value / baseline);
+                     baseline, m->baseline_name, ratio);
     }
     if (median->cpu_us > 0) {
         (void)printf(",\"cpu_us\":%.4g", median->cpu_us);
@@ -333,7 +343,7 @@ static void print_json(const char *name, const struct bench_measurement *m,
 
 static void print_row(struct bench *bench, const char *name,
                       const struct bench_measurement *m,
-                      const struct bench_sample *median, double baseline)
+                      const struct bench_sample *median, double baseline, double ratio)
 {
     if (!bench->headed) {
         bench->headed = true;
@@ -353,8 +363,7 @@ static void print_row(struct bench *bench, const char *name,
         (void)printf(" %8s", "");
     }
     if (baseline > 0) {
-        (void)printf(" %7.2f  %s (%.5g)", median->value / baseline, m->baseline_name,
-                     baseline);
+        (void)printf(" %7.2f  %s (%.5g)", ratio, m->baseline_name, baseline);
     } else {
         (void)printf(" %7s ", "");
     }
@@ -374,10 +383,11 @@ void bench_report(struct bench *bench, const char *name,
         .cpu_us = median_of(m, offsetof(struct bench_sample, cpu_us)),
         .cpu_ps_us = median_of(m, offsetof(struct bench_sample, cpu_ps_us)),
     };
+    double ratio = m->of_rounds ? ratio_of_rounds(m) : median.value / baseline;
     if (bench->json) {
-        print_json(name, m, &median, baseline);
+        print_json(name, m, &median, baseline, ratio);
     } else {
-        print_row(bench, name, m, &median, baseline);
+        print_row(bench, name, m, &median, baseline, ratio);
     }
     (void)fflush(stdout);
 }
@@ -400,6 +410,10 @@ static int serve(const char *what)
     }
     if (strncmp(what, "http-strangers=", 15) == 0) {
         bench_serve_http_strangers((uint16_t)strtoul(what + 15, NULL, 10));
+        return EXIT_SUCCESS;
+    }
+    if (strncmp(what, "watchers=", 9) == 0) {
+        bench_serve_watchers(what + 9);
         return EXIT_SUCCESS;
     }
     if (strncmp(what, "ps=", 3) == 0) {
@@ -473,10 +487,11 @@ int main(int argc, char **argv)
         return serve(config.serve);
     }
     if (r == 0 && rest == argc && !config.all) {
-        r = coxi_error(COX_EINVAL,
-                       "which case? wire, pull, push, tail, sparse, table, schedule, "
-                       "train, recovery, footprint, scale, checkpoint, recover, "
-                       "variables, fanout, soak, data, queue, modes, rounds, or --all");
+        r = coxi_error(
+            COX_EINVAL,
+            "which case? wire, pull, push, tail, sparse, table, schedule, "
+            "train, recovery, footprint, scale, checkpoint, recover, "
+            "variables, fanout, soak, data, queue, modes, rounds, visible, or --all");
     }
     for (int i = rest; r == 0 && i < argc; i++) {
         r = is_case(argv[i]) ? 0

@@ -16,105 +16,34 @@
  */
 #include <dlfcn.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "bench/bench.h"
 #include "bench/chaos.h"
+#include "bench/click_job.h"
 #include "bench/click_model.h"
-#include "bench/click_rows.h"
 #include "bench/local_step.h"
 #include "coxswain/coxswain.h"
-#include "examples/ctr/clicks.h"
 
-enum {
-    ROWS = 60000,
-    ROWS_PER_STEP = 64,
-    SAVE_S = 5,
-};
-
-struct job {
-    char path[128];
-    struct range *ranges;
-    size_t n_ranges;
-    char module[4200];
-};
-
-static const struct cox_optimizer adagrad = {.kind = COX_ADAGRAD,
-                                             .learning_rate = 0.1F,
-                                             .epsilon = 1e-7F,
-                                             .initial_accumulator = 100};
-
-static void fill_args(const struct job *job, size_t i, const double *l2,
-                      struct cox_value args[5])
-{
-    const struct range *range = &job->ranges[i % job->n_ranges];
-    args[0] =
-        (struct cox_value)COX_VECTOR("path", COX_U8, strlen(job->path), job->path);
-    args[1] = (struct cox_value)COX_SCALAR("offset", COX_I64, &range->offset);
-    args[2] = (struct cox_value)COX_SCALAR("len", COX_I64, &range->len);
-    args[3] = (struct cox_value)COX_SCALAR("line", COX_I64, &range->line);
-    args[4] = (struct cox_value)COX_SCALAR("l2", COX_F64, l2);
-}
+enum { SAVE_S = 5 };
 
 /* ---- on a cluster */
 
-/* Opens a local cluster; `options`: further options for it. */
-static struct cox_coordinator *open_crew(const struct job *job, uint32_t dim,
-                                         int n_workers,
-                                         const struct cox_options *options,
-                                         struct cox_function **ret)
-{
-    struct cox_cluster *cluster;
-    struct cox_coordinator *c;
-    struct cox_module *module;
-    struct cox_table *table;
-    struct cox_variable *bias;
-    struct cox_table_spec weights = COX_TABLE_SPEC_INIT;
-    struct cox_variable_spec spec = COX_VARIABLE_SPEC_INIT;
-    bench_check(cox_cluster_local(1, n_workers, &cluster), "cluster");
-    bench_check(cox_open(cluster, options, &c), "open");
-    cox_cluster_free(cluster);
-    weights.name = "weights";
-    weights.dim = dim;
-    weights.optimizer = adagrad;
-    weights.initializer = (struct cox_initializer){COX_NORMAL, 0, 0.01F, 1};
-    bench_check(cox_table_create(c, &weights, &table), "table");
-    spec.name = "bias";
-    spec.dtype = COX_F32;
-    spec.rank = 1;
-    spec.shape[0] = 1;
-    spec.optimizer = adagrad;
-    bench_check(cox_variable_create(c, &spec, &bias), "variable");
-    bench_check(cox_module_load(c, job->module, &module), "module");
-    bench_check(cox_function_get(module, "train", ret), "function");
-    return c;
-}
-
-static struct bench_sample on_cluster(const struct job *job, struct cox_coordinator *c,
+static struct bench_sample on_cluster(const struct click_job *job,
+                                      struct cox_coordinator *c,
                                       struct cox_function *train, double seconds)
 {
-    const double l2 = 0.01;
-    size_t n = 0;
+    double n = 0;
     double start = bench_now();
     do {
-        for (size_t i = 0; i < job->n_ranges; i++) {
-            struct cox_value args[5];
-            struct cox_call call = COX_CALL_INIT;
-            fill_args(job, i, &l2, args);
-            call.args = args;
-            call.n_args = 5;
-            bench_check(cox_schedule(c, train, &call, NULL), "schedule");
-        }
-        bench_check(cox_join(c, -1), "join");
-        n += ROWS;
+        n += click_job_pass(job, c, train);
     } while (bench_now() - start < seconds);
-    return (struct bench_sample){.value = (double)n / (bench_now() - start)};
+    return (struct bench_sample){.value = n / (bench_now() - start)};
 }
 
 /* ---- in this process */
 
-static double in_process(const struct job *job, struct local_step *local,
+static double in_process(const struct click_job *job, struct local_step *local,
                          int (*train)(struct cox_step *step), double seconds)
 {
     const double l2 = 0.01;
@@ -123,10 +52,10 @@ static double in_process(const struct job *job, struct local_step *local,
     do {
         for (size_t i = 0; i < job->n_ranges; i++) {
             struct cox_value args[5];
-            fill_args(job, i, &l2, args);
+            click_job_args(job, i, &l2, args);
             local_step_run(local, train, args, 5);
         }
-        n += ROWS;
+        n += CLICK_ROWS;
     } while (bench_now() - start < seconds);
     return (double)n / (bench_now() - start);
 }
@@ -152,7 +81,7 @@ double bench_cpu_all(void)
     return sum;
 }
 
-static void run_side(const struct job *job, struct side *side, double seconds)
+static void run_side(const struct click_job *job, struct side *side, double seconds)
 {
     double cpu = bench_cpu_all();
     double start = bench_now();
@@ -164,7 +93,7 @@ static void run_side(const struct job *job, struct side *side, double seconds)
 }
 
 /* Runs both sides in turns of `turn_s`, for about `seconds` a round. */
-static void compare(struct bench *bench, const struct job *job, const char *name,
+static void compare(struct bench *bench, const struct click_job *job, const char *name,
                     struct side sides[2], double turn_s, double seconds)
 {
     char cpu_name[64];
@@ -195,8 +124,8 @@ static void compare(struct bench *bench, const struct job *job, const char *name
     bench_report(bench, "train", &cpu);
 }
 
-static void measure_record(struct bench *bench, const struct job *job, const char *name,
-                           uint32_t dim, bool saved)
+static void measure_record(struct bench *bench, const struct click_job *job,
+                           const char *name, uint32_t dim, bool saved)
 {
     char full[32];
     char bin_dir[sizeof(bench->self) + 32];
@@ -218,8 +147,8 @@ static void measure_record(struct bench *bench, const struct job *job, const cha
     recorded.checkpoint_keep = 1;
     /* the log asks for no checkpoint itself */
     recorded.replay_log_bytes = UINT64_C(1) << 40;
-    sides[0].c = open_crew(job, dim, 1, &bare, &sides[0].train);
-    sides[1].c = open_crew(job, dim, 1, &recorded, &sides[1].train);
+    sides[0].c = click_job_open(job, dim, 1, &bare, "train", &sides[0].train);
+    sides[1].c = click_job_open(job, dim, 1, &recorded, "train", &sides[1].train);
     for (int k = 0; k < 2; k++) { /* makes the rows */
         run_side(job, &sides[k], 0);
     }
@@ -231,7 +160,7 @@ static void measure_record(struct bench *bench, const struct job *job, const cha
 
 /* ---- the case */
 
-static void measure(struct bench *bench, const struct job *job, const char *name,
+static void measure(struct bench *bench, const struct click_job *job, const char *name,
                     uint32_t dim, int n_workers, uint32_t slots)
 {
     char params[128];
@@ -248,11 +177,12 @@ static void measure(struct bench *bench, const struct job *job, const char *name
     struct local_step *local = local_step_new(dim);
     struct cox_options options = COX_OPTIONS_INIT;
     options.worker_slots = slots;
-    struct cox_coordinator *c = open_crew(job, dim, n_workers, &options, &train);
+    struct cox_coordinator *c =
+        click_job_open(job, dim, n_workers, &options, "train", &train);
     (void)snprintf(params, sizeof(params),
                    "{\"ps\":1,\"workers\":%d,\"slots\":%u,\"rows_per_step\":%d,"
                    "\"features\":20}",
-                   n_workers, slots, ROWS_PER_STEP);
+                   n_workers, slots, CLICK_ROWS_PER_STEP);
     struct bench_measurement m = {.name = name,
                                   .params = params,
                                   .unit = "1/s",
@@ -274,18 +204,8 @@ void bench_train(struct bench *bench)
         int n_workers;
         uint32_t slots;
     } crews[] = {{1, 1}, {1, 2}, {2, 1}};
-    struct job job;
-    struct data_error error;
-    (void)snprintf(job.path, sizeof(job.path), "%s/clicks", bench->dir);
-    (void)snprintf(job.module, sizeof(job.module), "%s", bench->self);
-    (void)strcpy(strrchr(job.module, '/') + 1, "click_steps.so");
-    const struct clicks clicks = {.n_rows = ROWS, .seed = 1, .ids = 5000};
-    if (clicks_generate(job.path, &clicks, 0) != 0) {
-        bench_die("cannot write %s", job.path);
-    }
-    if (ranges_of(job.path, ROWS_PER_STEP, &job.ranges, &job.n_ranges, &error) != 0) {
-        bench_die("%s", error.text);
-    }
+    struct click_job job;
+    click_job_init(bench, &job);
     for (size_t i = 0; i < sizeof(crews) / sizeof(*crews); i++) {
         measure(bench, &job, "lr", MODEL_LR_DIM, crews[i].n_workers, crews[i].slots);
         measure(bench, &job, "fm", MODEL_FM_DIM, crews[i].n_workers, crews[i].slots);
@@ -294,6 +214,6 @@ void bench_train(struct bench *bench)
         measure_record(bench, &job, "lr", MODEL_LR_DIM, saved != 0);
         measure_record(bench, &job, "fm", MODEL_FM_DIM, saved != 0);
     }
-    free(job.ranges);
+    click_job_fini(&job);
     bench_train_data(bench);
 }

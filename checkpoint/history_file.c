@@ -27,6 +27,9 @@ static int path_of(const char *dir, char ret[PATH_MAX])
 /* ---- reading */
 
 struct reading {
+    unsigned kinds;    /* that are wanted; 0: all */
+    uint64_t seq_min;  /* the least number that is wanted, */
+    uint64_t step_min; /* ... and of scalars, the least step */
     void (*each)(void *arg, const struct coxi_record *record);
     void *arg;
     struct coxi_record_read read;
@@ -34,6 +37,26 @@ struct reading {
     uint64_t at;             /* the place of its first byte in the file */
     bool amidst;             /* it begins within a line, which is skipped */
 };
+
+/* False: neither the line's number nor its step can be wanted. Names have no quote that is not
+ * escaped, so the first member that is called "step" is the scalar's. */
+static bool may_be_wanted(const struct reading *reading, const char *line, size_t len)
+{
+    static const char seq[] = "{\"seq\":";
+    static const char step[] = ",\"step\":";
+    if (reading->kinds == 0) {
+        return true;
+    }
+    if (reading->seq_min > 0 && strncmp(line, seq, sizeof(seq) - 1) == 0 &&
+        strtoull(line + sizeof(seq) - 1, NULL, 10) < reading->seq_min) {
+        return false;
+    }
+    const char *at =
+        reading->step_min > 0 ? memmem(line, len, step, sizeof(step) - 1) : NULL;
+    return (at == NULL ||
+            strtoull(at + sizeof(step) - 1, NULL, 10) >= reading->step_min) &&
+           coxi_record_may_be(line, reading->kinds);
+}
 
 static void pass_line(struct reading *reading, const char *line, size_t len)
 {
@@ -45,7 +68,12 @@ static void pass_line(struct reading *reading, const char *line, size_t len)
         line++; /* a host that lost its power may leave NULs before a line */
         len--;
     }
-    if (len > 0 && coxi_record_read(line, len, &reading->read)) {
+    if (len == 0 || !may_be_wanted(reading, line, len)) {
+        return;
+    }
+    if (coxi_record_read(line, len, &reading->read) &&
+        (reading->kinds == 0 ||
+         (reading->kinds & COXI_RECORDS_OF(reading->read.record.kind)) != 0)) {
         reading->each(reading->arg, &reading->read.record);
     }
 }
@@ -132,16 +160,34 @@ static int each_of(int fd, const char *path, struct reading *reading, uint64_t *
     return r;
 }
 
-int coxi_history_each(const char *dir, uint64_t from,
-                      void (*each)(void *arg, const struct coxi_record *record),
-                      void *arg, uint64_t *ret_end)
+static int each_wanted(const char *dir, struct reading *reading)
 {
     char path[PATH_MAX];
     struct stat stat;
-    struct reading reading = {.each = each, .arg = arg, .at = from};
+    uint64_t end;
     int fd = -1;
     int r = open_to_read(dir, path, &fd, &stat);
-    return r == 0 ? each_of(fd, path, &reading, ret_end) : r;
+    return r == 0 ? each_of(fd, path, reading, &end) : r;
+}
+
+int coxi_history_each(const char *dir, unsigned kinds,
+                      void (*each)(void *arg, const struct coxi_record *record),
+                      void *arg)
+{
+    return each_wanted(dir,
+                       &(struct reading){.kinds = kinds, .each = each, .arg = arg});
+}
+
+int coxi_history_scalars(const char *dir, uint64_t seq_min, uint64_t step_min,
+                         void (*each)(void *arg, const struct coxi_record *record),
+                         void *arg)
+{
+    return each_wanted(dir,
+                       &(struct reading){.kinds = COXI_RECORDS_OF(COXI_RECORD_SCALAR),
+                                         .seq_min = seq_min,
+                                         .step_min = step_min,
+                                         .each = each,
+                                         .arg = arg});
 }
 
 /* ---- into memory */
@@ -178,10 +224,11 @@ static int load(const char *dir, struct coxi_records *records, uint64_t from,
     return each_of(fd, path, &reading, ret_end);
 }
 
-int coxi_history_load(const char *dir, struct coxi_records *records, uint64_t *ret_end)
+int coxi_history_load(const char *dir, struct coxi_records *records)
 {
     struct stat stat;
-    return load(dir, records, 0, &stat, ret_end);
+    uint64_t end;
+    return load(dir, records, 0, &stat, &end);
 }
 
 struct coxi_history {
@@ -201,6 +248,12 @@ int coxi_history_open(const char *dir, struct coxi_history **ret)
     int r = coxi_path(history->dir, "%s", dir);
     r = r == 0 ? coxi_records_new(false, &history->records) : r;
     r = r == 0 ? load(dir, history->records, 0, &stat, &history->end) : r;
+    if (r == 0 && history->end > 0 && coxi_records_last(history->records) == 0) {
+        r = coxi_error(COX_EFORMAT,
+                       "%s/metrics.jsonl is no history of a run: none of its lines is "
+                       "a record",
+                       dir);
+    }
     if (r != 0) {
         coxi_history_close(history);
         return r;

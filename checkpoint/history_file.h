@@ -16,20 +16,27 @@
 /* ---- reading */
 
 /*
- * Calls `each` for the records from byte `from` on, and stores in *ret_end where the first
- * line begins that is not complete yet. A record that is passed lives during the call. Any
- * thread. COX_ENOENT: there is no file; COX_EIO, COX_ENOMEM.
+ * Calls `each` for the records of the kinds (a sum of COXI_RECORDS_OF). A record that is
+ * passed lives during the call. Lines of other kinds cost little: about 500 MB a second, if
+ * the file is in memory. Any thread. COX_ENOENT: there is no file; COX_EIO, COX_ENOMEM.
  */
-int coxi_history_each(const char *dir, uint64_t from,
+int coxi_history_each(const char *dir, unsigned kinds,
                       void (*each)(void *arg, const struct coxi_record *record),
-                      void *arg, uint64_t *ret_end);
+                      void *arg);
+
+/* The same for scalars whose number and step are at least these. The lines of others cost
+ * little, too. */
+int coxi_history_scalars(const char *dir, uint64_t seq_min, uint64_t step_min,
+                         void (*each)(void *arg, const struct coxi_record *record),
+                         void *arg);
 
 /*
  * The history of a run of which this process is not the client: one that is over, or that
  * goes on. coxi_history_open reads the file (of a file of more than 64 MiB its end),
  * coxi_history_update what was appended since, also after the run has begun its file anew.
  * One thread at a time may update; the records may be read by any thread (records.h).
- * COX_ENOENT: there is no file; COX_EIO, COX_ENOMEM.
+ * COX_ENOENT: there is no file; COX_EFORMAT: it has lines, and none is a record; COX_EIO,
+ * COX_ENOMEM.
  */
 struct coxi_history;
 
@@ -38,9 +45,9 @@ int coxi_history_update(struct coxi_history *history);
 struct coxi_records *coxi_history_records(struct coxi_history *history);
 void coxi_history_close(struct coxi_history *history); /* takes NULL */
 
-/* Adds the records of the file to `records`, without those that a later client of the run
- * has repeated. *ret_end as above. Errors as above. */
-int coxi_history_load(const char *dir, struct coxi_records *records, uint64_t *ret_end);
+/* Adds the records of the file (of a file of more than 64 MiB: of its end) to `records`,
+ * without those that a later client of the run has repeated. Errors as above. */
+int coxi_history_load(const char *dir, struct coxi_records *records);
 
 /* ---- writing: one thread at a time */
 

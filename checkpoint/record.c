@@ -35,31 +35,53 @@ enum coxi_record_kind coxi_record_kind_of(const char *name)
 
 /* ---- making lines */
 
+static int add(struct coxi_buffer *to, const char *text)
+{
+    return coxi_buffer_append_raw(to, text, strlen(text));
+}
+
 static int scalar_line(struct coxi_buffer *to, const struct coxi_record_scalar *scalar)
 {
-    int r = coxi_buffer_append_raw(to, ",\"name\":", 8);
+    int r = add(to, ",\"name\":");
     r = r == 0 ? coxi_json_text(to, scalar->name) : r;
-    r = r == 0 ? coxi_buffer_printf(
-                     to, ",\"step\":%llu,\"value\":", (unsigned long long)scalar->step)
-               : r;
+    r = r == 0 ? add(to, ",\"step\":") : r;
+    r = r == 0 ? coxi_json_count(to, scalar->step) : r;
+    r = r == 0 ? add(to, ",\"value\":") : r;
     r = r == 0 ? coxi_json_number(to, scalar->value) : r;
-    r = r == 0 ? coxi_buffer_append_raw(to, ",\"source\":", 10) : r;
+    r = r == 0 ? add(to, ",\"source\":") : r;
     return r == 0 ? coxi_json_text(to, scalar->source) : r;
 }
 
+/* A time to the millisecond. */
+static int add_time(struct coxi_buffer *to, double t)
+{
+    if (!(t >= 0 && t < 1e12)) {
+        return coxi_buffer_printf(to, "%.3f", t);
+    }
+    uint64_t ms = (uint64_t)(t * 1e3 + 0.5);
+    const char rest[] = {'.', (char)('0' + ms / 100 % 10), (char)('0' + ms / 10 % 10),
+                         (char)('0' + ms % 10)};
+    int r = coxi_json_count(to, ms / 1000);
+    return r == 0 ? coxi_buffer_append_raw(to, rest, sizeof(rest)) : r;
+}
+
+/* Without printf: steps may log some hundred thousand scalars a second. */
 int coxi_record_line(struct coxi_buffer *to, const struct coxi_record *record)
 {
-    int r = coxi_buffer_printf(to, "{\"seq\":%llu,\"t\":%.3f,\"kind\":\"%s\"",
-                               (unsigned long long)record->seq, record->t,
-                               names[record->kind]);
+    int r = add(to, "{\"seq\":");
+    r = r == 0 ? coxi_json_count(to, record->seq) : r;
+    r = r == 0 ? add(to, ",\"t\":") : r;
+    r = r == 0 ? add_time(to, record->t) : r;
+    r = r == 0 ? add(to, ",\"kind\":\"") : r;
+    r = r == 0 ? add(to, names[record->kind]) : r;
+    r = r == 0 ? add(to, "\"") : r;
     if (r == 0 && record->kind == COXI_RECORD_SCALAR) {
         r = scalar_line(to, &record->scalar);
     } else if (r == 0 && *record->fields != '\0') {
-        r = coxi_buffer_append_raw(to, ",", 1);
-        r = r == 0 ? coxi_buffer_append_raw(to, record->fields, strlen(record->fields))
-                   : r;
+        r = add(to, ",");
+        r = r == 0 ? add(to, record->fields) : r;
     }
-    return r == 0 ? coxi_buffer_append_raw(to, "}\n", 2) : r;
+    return r == 0 ? add(to, "}\n") : r;
 }
 
 /* ---- reading lines */
@@ -109,17 +131,34 @@ static bool skip(const char **at, const char *text)
     return is;
 }
 
-/* What follows the kind in a line that begins as coxi_record_line makes it; NULL: it begins
- * otherwise. The line is an object of JSON, so its last brace ends all of this. */
-static const char *behind_kind(const char *line, const char *kind)
+/* The name of the kind in a line that begins as coxi_record_line makes it, and all behind
+ * it; NULL: it begins otherwise. */
+static const char *at_kind(const char *line)
 {
     const char *at = line;
     bool is = skip(&at, "{\"seq\":");
     at += strspn(at, "0123456789");
     is = is && skip(&at, ",\"t\":");
     at += strspn(at, "0123456789+-.eE");
-    return is && skip(&at, ",\"kind\":\"") && skip(&at, kind) && skip(&at, "\"") ? at
-                                                                                 : NULL;
+    return is && skip(&at, ",\"kind\":\"") ? at : NULL;
+}
+
+/* What follows the kind in such a line; NULL: it is no such line. The line is an object of
+ * JSON, so its last brace ends all of this. */
+static const char *behind_kind(const char *line, const char *kind)
+{
+    const char *at = at_kind(line);
+    return at != NULL && skip(&at, kind) && skip(&at, "\"") ? at : NULL;
+}
+
+bool coxi_record_may_be(const char *line, unsigned kinds)
+{
+    bool may = at_kind(line) == NULL;
+    for (unsigned kind = 0; !may && kind < COXI_N_RECORD_KINDS; kind++) {
+        may = (kinds & COXI_RECORDS_OF(kind)) != 0 &&
+              behind_kind(line, names[kind]) != NULL;
+    }
+    return may;
 }
 
 /* Takes the members behind the kind as they are written. They are shown as they are, so

@@ -40,6 +40,9 @@ const char *coxi_record_kind_name(enum coxi_record_kind kind);
 /* COXI_N_RECORD_KINDS: there is no such kind. */
 enum coxi_record_kind coxi_record_kind_of(const char *name);
 
+/* A set of kinds. */
+#define COXI_RECORDS_OF(kind) (1U << (kind))
+
 /* A scalar is known by its name and its source: "client" (the program), "eval" (an
  * evaluator) or the function whose steps have logged it. */
 struct coxi_record_scalar {
@@ -72,6 +75,10 @@ struct coxi_record_read {
  * coxi_record_line makes them; a line that was cut, for instance. Use `ret` again for the
  * next line. */
 bool coxi_record_read(const char *line, size_t len, struct coxi_record_read *ret);
+
+/* True if the line, which a newline follows, may be a record of the kinds: it is not read as
+ * JSON for that. */
+bool coxi_record_may_be(const char *line, unsigned kinds);
 
 /* The member `name` of a record that is no scalar, if it is a whole number above 0;
  * otherwise 0. */

@@ -251,6 +251,26 @@ int coxi_st_open_beneath(const char *root, const char *path, uint64_t bytes,
     return 0;
 }
 
+int coxi_st_open_from(const struct coxi_file_source *source, const char *name,
+                      uint64_t bytes, struct coxi_st_file **ret)
+{
+    struct coxi_st_file *file = coxi_st_file_new();
+    if (file == NULL) {
+        return coxi_error_memory("a checkpoint file");
+    }
+    file->source = *source;
+    file->len = bytes;
+    file->path = strdup(name);
+    int r =
+        file->path == NULL ? coxi_error_memory("a checkpoint file") : read_header(file);
+    if (r != 0) {
+        coxi_st_close(file);
+        return r;
+    }
+    *ret = file;
+    return 0;
+}
+
 size_t coxi_st_count(const struct coxi_st_file *file)
 {
     return file->n_tensors;
@@ -283,6 +303,9 @@ const char *coxi_st_metadata(const struct coxi_st_file *file, const char *key)
 int coxi_st_read_file(const struct coxi_st_file *file, uint64_t at, void *to,
                       size_t len)
 {
+    if (file->source.read != NULL) {
+        return file->source.read(file->source.arg, at, to, len);
+    }
     ssize_t n = coxi_fd_read_at(file->fd, at, to, len);
     if (n < 0) {
         return coxi_error_errno(COX_EIO, "cannot read %s at byte %llu", file->path,

@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "checkpoint/place.h"
 #include "coxswain/types.h"
 
 struct coxi_st_tensor {
@@ -44,6 +45,13 @@ struct coxi_st_file;
 int coxi_st_create(const char *path, const struct coxi_st_tensor *tensors, size_t n,
                    const struct coxi_st_metadata *metadata, size_t n_metadata,
                    struct coxi_st_writer **ret);
+
+/* The same, into a sink, which it takes (also on failure: then the sink is abandoned).
+ * `name`: of the file, for error texts. Errors of the sink. */
+int coxi_st_create_in(const struct coxi_file_sink *sink, const char *name,
+                      const struct coxi_st_tensor *tensors, size_t n,
+                      const struct coxi_st_metadata *metadata, size_t n_metadata,
+                      struct coxi_st_writer **ret);
 
 /* The same, if the file lies beneath `root` (common/beneath.h); NULL: anywhere. */
 int coxi_st_create_beneath(const char *root, const char *path,
@@ -79,6 +87,11 @@ int coxi_st_open(const char *path, uint64_t bytes, const uint32_t *crc32,
 /* The same, if the file lies beneath `root` (common/beneath.h); NULL: anywhere. */
 int coxi_st_open_beneath(const char *root, const char *path, uint64_t bytes,
                          const uint32_t *crc32, struct coxi_st_file **ret);
+
+/* Reads from a source, which it borrows until coxi_st_close. Checks no checksum. Errors
+ * of the source. */
+int coxi_st_open_from(const struct coxi_file_source *source, const char *name,
+                      uint64_t bytes, struct coxi_st_file **ret);
 size_t coxi_st_count(const struct coxi_st_file *file);
 const struct coxi_st_tensor *coxi_st_at(const struct coxi_st_file *file, size_t i);
 const struct coxi_st_tensor *coxi_st_find(const struct coxi_st_file *file,

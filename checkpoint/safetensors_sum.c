@@ -61,7 +61,7 @@ void coxi_st_sum_free(struct coxi_st_sum *sum)
 static void read_ahead(const struct coxi_st_file *file, size_t at, size_t len)
 {
     size_t next = coxi_align(at, AHEAD) + AHEAD;
-    if (next - AHEAD < at + len && next < file->len) {
+    if (file->fd >= 0 && next - AHEAD < at + len && next < file->len) {
         (void)posix_fadvise(file->fd, (off_t)next, AHEAD, POSIX_FADV_WILLNEED);
     }
 }

@@ -1,26 +1,21 @@
 /*
  * See safetensors.h: writes files. Each tensor is a stream with its own place in the
- * file, checksum and buffer, so tensors can be written side by side. A full buffer is
- * written to the file at once, and the kernel is asked to start writing it to the disk.
- * The file's checksum is computed from those of the header and the streams.
+ * file, checksum and buffer, so tensors can be written side by side. A full buffer goes
+ * to the sink (place.h) at once. The file's checksum is computed from those of the
+ * header and the streams.
  *
  * Cost: one copy, with the crc32 on the way; 1 MiB for each tensor that is begun and
  * not complete. Threads: a writer is single-threaded.
  */
 #include "checkpoint/safetensors.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "common/beneath.h"
 #include "common/buffer.h"
 #include "common/crc.h"
-#include "common/disk.h"
 #include "common/error.h"
 
 enum { WRITE_BUFFER = 1 << 20 };
@@ -36,8 +31,7 @@ struct stream {
 };
 
 struct coxi_st_writer {
-    int fd;
-    char *root; /* or NULL */
+    struct coxi_file_sink sink; /* without `write`: it was given back */
     char *path;
     struct stream *streams;
     size_t n_streams;
@@ -47,28 +41,12 @@ struct coxi_st_writer {
     bool failed; /* a part of the file could not be written */
 };
 
-/* Writes at an offset, and starts writing to the disk: otherwise the fsync at the end
- * would wait for most of the file. */
-static int write_at(struct coxi_st_writer *writer, const uint8_t *data, size_t len,
+static int write_at(struct coxi_st_writer *writer, const void *data, size_t len,
                     uint64_t at)
 {
-    uint64_t begin = at;
-    size_t left = len;
-    while (left > 0) {
-        ssize_t n = pwrite(writer->fd, data, left, (off_t)at);
-        if (n < 0 && errno != EINTR) {
-            writer->failed = true;
-            return coxi_error_errno(COX_EIO, "cannot write %s", writer->path);
-        }
-        if (n > 0) {
-            data += n;
-            at += (uint64_t)n;
-            left -= (size_t)n;
-        }
-    }
-    /* If the file system cannot do this, fsync does it. */
-    (void)sync_file_range(writer->fd, (off_t)begin, (off_t)len, SYNC_FILE_RANGE_WRITE);
-    return 0;
+    int r = writer->sink.write(writer->sink.arg, at, data, len);
+    writer->failed = writer->failed || r != 0;
+    return r;
 }
 
 static int flush(struct coxi_st_writer *writer, struct stream *stream,
@@ -247,38 +225,27 @@ static int make_streams(struct coxi_st_writer *writer,
     return 0;
 }
 
+/* Abandons the sink, if it is still there. */
 static void writer_free(struct coxi_st_writer *writer)
 {
     for (size_t i = 0; i < writer->n_streams; i++) {
         free(writer->streams[i].buffer);
     }
-    free(writer->streams);
-    free(writer->root);
-    free(writer->path);
-    if (writer->fd >= 0) {
-        (void)close(writer->fd);
+    if (writer->sink.write != NULL) {
+        writer->sink.abandon(writer->sink.arg);
     }
+    free(writer->streams);
+    free(writer->path);
     free(writer);
 }
 
-/* Creates the file and writes its header. */
-static int begin_file(struct coxi_st_writer *writer, const char *header)
+static int write_header(struct coxi_st_writer *writer, const char *header)
 {
     uint64_t len = strlen(header);
-    int r = coxi_beneath_create(writer->root, writer->path, &writer->fd);
-    if (r != 0) {
-        return r;
-    }
     writer->header_crc = coxi_crc32(0, &len, sizeof(len));
     writer->header_crc = coxi_crc32(writer->header_crc, header, len);
-    r = write_at(writer, (const uint8_t *)&len, sizeof(len), 0);
-    if (r == 0) {
-        r = write_at(writer, (const uint8_t *)header, len, sizeof(len));
-    }
-    if (r != 0) {
-        coxi_beneath_remove(writer->root, writer->path);
-    }
-    return r;
+    int r = write_at(writer, &len, sizeof(len), 0);
+    return r == 0 ? write_at(writer, header, len, sizeof(len)) : r;
 }
 
 int coxi_st_create(const char *path, const struct coxi_st_tensor *tensors, size_t n,
@@ -288,32 +255,51 @@ int coxi_st_create(const char *path, const struct coxi_st_tensor *tensors, size_
     return coxi_st_create_beneath(NULL, path, tensors, n, metadata, n_metadata, ret);
 }
 
-int coxi_st_create_beneath(const char *root, const char *path,
-                           const struct coxi_st_tensor *tensors, size_t n,
-                           const struct coxi_st_metadata *metadata, size_t n_metadata,
-                           struct coxi_st_writer **ret)
+/* Makes a writer without a sink. */
+static int writer_new(const char *path, const struct coxi_st_tensor *tensors, size_t n,
+                      const char *header, struct coxi_st_writer **ret)
 {
-    char *header = NULL;
     struct coxi_st_writer *writer = calloc(1, sizeof(*writer));
     if (writer == NULL) {
         return coxi_error_memory("a checkpoint file");
     }
-    writer->fd = -1;
-    writer->root = root != NULL ? strdup(root) : NULL;
+    writer->header_bytes = sizeof(uint64_t) + strlen(header);
     writer->path = strdup(path);
-    bool has_names = writer->path != NULL && (writer->root != NULL) == (root != NULL);
-    int r = !has_names ? coxi_error_memory("a checkpoint file") : 0;
-    if (r == 0) {
-        r = header_text(tensors, n, metadata, n_metadata, &header);
-        r = r != 0 ? coxi_error(r, "cannot create %s: %s", path, coxi_error_text()) : 0;
+    int r = writer->path == NULL ? coxi_error_memory("a checkpoint file")
+                                 : make_streams(writer, tensors, n);
+    if (r != 0) {
+        writer_free(writer);
+        return r;
     }
-    if (r == 0) {
-        writer->header_bytes = sizeof(uint64_t) + strlen(header);
-        r = make_streams(writer, tensors, n);
+    *ret = writer;
+    return 0;
+}
+
+/* Does everything that can fail before the file is made. */
+static int prepare(const char *path, const struct coxi_st_tensor *tensors, size_t n,
+                   const struct coxi_st_metadata *metadata, size_t n_metadata,
+                   char **ret_header, struct coxi_st_writer **ret)
+{
+    char *header = NULL;
+    int r = header_text(tensors, n, metadata, n_metadata, &header);
+    if (r != 0) {
+        return coxi_error(r, "cannot create %s: %s", path, coxi_error_text());
     }
-    if (r == 0) {
-        r = begin_file(writer, header);
+    r = writer_new(path, tensors, n, header, ret);
+    if (r != 0) {
+        free(header);
+        return r;
     }
+    *ret_header = header;
+    return 0;
+}
+
+/* Takes the sink and the header's text. */
+static int begin_file(struct coxi_st_writer *writer, const struct coxi_file_sink *sink,
+                      char *header, struct coxi_st_writer **ret)
+{
+    writer->sink = *sink;
+    int r = write_header(writer, header);
     free(header);
     if (r != 0) {
         writer_free(writer);
@@ -321,6 +307,42 @@ int coxi_st_create_beneath(const char *root, const char *path,
     }
     *ret = writer;
     return 0;
+}
+
+int coxi_st_create_in(const struct coxi_file_sink *sink, const char *name,
+                      const struct coxi_st_tensor *tensors, size_t n,
+                      const struct coxi_st_metadata *metadata, size_t n_metadata,
+                      struct coxi_st_writer **ret)
+{
+    char *header;
+    struct coxi_st_writer *writer;
+    int r = prepare(name, tensors, n, metadata, n_metadata, &header, &writer);
+    if (r != 0) {
+        sink->abandon(sink->arg);
+        return r;
+    }
+    return begin_file(writer, sink, header, ret);
+}
+
+int coxi_st_create_beneath(const char *root, const char *path,
+                           const struct coxi_st_tensor *tensors, size_t n,
+                           const struct coxi_st_metadata *metadata, size_t n_metadata,
+                           struct coxi_st_writer **ret)
+{
+    char *header;
+    struct coxi_st_writer *writer;
+    struct coxi_file_sink sink;
+    int r = prepare(path, tensors, n, metadata, n_metadata, &header, &writer);
+    if (r != 0) {
+        return r;
+    }
+    r = coxi_place_create(root, path, &sink);
+    if (r != 0) {
+        writer_free(writer);
+        free(header);
+        return r;
+    }
+    return begin_file(writer, &sink, header, ret);
 }
 
 /* Computes the checksum of the header and all streams in order; COX_EIO if a stream is
@@ -352,14 +374,14 @@ int coxi_st_finish(struct coxi_st_writer *writer, uint64_t *ret_bytes,
     uint32_t crc32 = 0;
     int r = writer->failed ? coxi_error(COX_EIO, "cannot write %s", writer->path)
                            : finish_streams(writer, &bytes, &crc32);
-    if (r == 0 && coxi_disk_sync(writer->fd) != 0) {
-        r = coxi_error_errno(COX_EIO, "cannot write %s to disk", writer->path);
-    }
-    if (r != 0) {
-        coxi_st_abandon(writer);
-        return r;
+    if (r == 0) {
+        r = writer->sink.finish(writer->sink.arg);
+        writer->sink.write = NULL;
     }
     writer_free(writer);
+    if (r != 0) {
+        return r;
+    }
     *ret_bytes = bytes;
     *ret_crc32 = crc32;
     return 0;
@@ -368,7 +390,6 @@ int coxi_st_finish(struct coxi_st_writer *writer, uint64_t *ret_bytes,
 void coxi_st_abandon(struct coxi_st_writer *writer)
 {
     if (writer != NULL) {
-        coxi_beneath_remove(writer->root, writer->path);
         writer_free(writer);
     }
 }

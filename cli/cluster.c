@@ -3,94 +3,32 @@
  * `coxswain cluster` for cox_cluster_local; then the cluster ends when its lifeline
  * ends.
  */
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
+#include "cli/cluster_options.h"
 #include "cli/commands.h"
 #include "cli/launcher.h"
+#include "cli/runner.h"
 #include "common/error.h"
 #include "common/option.h"
 #include "net/daemon.h"
 
 struct config {
-    int64_t ps;
-    int64_t workers;
-    int64_t slots;
-    int64_t peer_timeout_ms;
-    int64_t step_memory_max;
+    struct coxi_cluster_options cluster;
     int64_t lifeline;
     int64_t prints_fd;
     int64_t restarts;
     bool page;
     const char *dir;
-    const char *log_dir;
-    const char *checkpoint_root;
-    const char *key_file;
 };
 
-#define CLUSTER_OPTIONS                                                                \
-    {.name = "ps",                                                                     \
-     .type = COXI_OPTION_INT,                                                          \
-     .offset = offsetof(struct config, ps),                                            \
-     .min = 1,                                                                         \
-     .max = COXI_LOCAL_MAX,                                                            \
-     .fallback = "2",                                                                  \
-     .help = "parameter servers"},                                                     \
-        {.name = "workers",                                                            \
-         .type = COXI_OPTION_INT,                                                      \
-         .offset = offsetof(struct config, workers),                                   \
-         .min = 1,                                                                     \
-         .max = COXI_LOCAL_MAX,                                                        \
-         .fallback = "2",                                                              \
-         .help = "workers"},                                                           \
-        {.name = "slots",                                                              \
-         .type = COXI_OPTION_INT,                                                      \
-         .offset = offsetof(struct config, slots),                                     \
-         .min = 1,                                                                     \
-         .max = 1024,                                                                  \
-         .fallback = "1",                                                              \
-         .help = "steps at a time on each worker"},                                    \
-        {.name = "peer-timeout-ms",                                                    \
-         .type = COXI_OPTION_INT,                                                      \
-         .offset = offsetof(struct config, peer_timeout_ms),                           \
-         .min = 100,                                                                   \
-         .max = 3600000,                                                               \
-         .fallback = "10000",                                                          \
-         .help = "a peer silent for this long is lost"},                               \
-        {.name = "step-memory-max",                                                    \
-         .type = COXI_OPTION_BYTES,                                                    \
-         .offset = offsetof(struct config, step_memory_max),                           \
-         .max = COXI_BYTES_MAX,                                                        \
-         .fallback = "0",                                                              \
-         .help = "most memory of a worker's step process, without kept results, as "   \
-                 "512M or 2G; 0: no limit"},                                           \
-        {.name = "key-file",                                                           \
-         .type = COXI_OPTION_STRING,                                                   \
-         .offset = offsetof(struct config, key_file),                                  \
-         .help =                                                                       \
-             "the run's key (default: the file that COX_KEY_FILE names, or else a "    \
-             "new key, which is removed at the end)"},                                 \
-        {.name = "log-dir",                                                            \
-         .type = COXI_OPTION_STRING,                                                   \
-         .offset = offsetof(struct config, log_dir),                                   \
-         .help = "keep the daemons' logs, and what steps print, in this directory "    \
-                 "(default: "                                                          \
-                 "no logs; what steps print goes to standard error)"},                 \
-        {.name = "checkpoint-root",                                                    \
-         .type = COXI_OPTION_STRING,                                                   \
-         .offset = offsetof(struct config, checkpoint_root),                           \
-         .help = "the parameter servers write and read checkpoints only beneath this " \
-                 "directory, an absolute path"}
-
 static const struct coxi_option cluster_options[] = {
-    CLUSTER_OPTIONS,
+    COXI_CLUSTER_OPTIONS(struct config, COXI_LOCAL_MAX),
     {.name = "dir",
      .type = COXI_OPTION_STRING,
      .offset = offsetof(struct config, dir),
@@ -111,25 +49,13 @@ static const struct coxi_option cluster_options[] = {
 };
 
 static const struct coxi_option run_options[] = {
-    CLUSTER_OPTIONS,
-    {.name = "restarts",
-     .type = COXI_OPTION_INT,
-     .offset = offsetof(struct config, restarts),
-     .max = 1000000,
-     .fallback = "10",
-     .help =
-         "how often in a row PROGRAM is started again after a signal has ended it or "
-         "it has exited with 128 or more; after a minute the count starts again"},
-    {.name = "page",
-     .type = COXI_OPTION_FLAG,
-     .offset = offsetof(struct config, page),
-     .help = "have the program serve the live page of its run, and print the page's "
-             "address (COX_HTTP, if it is set; else a free port of this host)"},
+    COXI_CLUSTER_OPTIONS(struct config, COXI_LOCAL_MAX),
+    COXI_RUNNER_OPTIONS(struct config),
 };
 
-static const struct coxi_program cluster_program = {
+static const struct coxi_program cluster_command = {
     .name = "coxswain cluster",
-    .usage = "[options]",
+    .usage = "[options] | explain [--json]",
     .summary =
         "Starts parameter servers and workers on this host, prints the COX_CLUSTER "
         "and\n"
@@ -140,7 +66,7 @@ static const struct coxi_program cluster_program = {
     .n_options = sizeof(cluster_options) / sizeof(*cluster_options),
 };
 
-static const struct coxi_program run_program = {
+static const struct coxi_program run_command = {
     .name = "coxswain run",
     .usage = "[options] -- PROGRAM [ARGUMENT ...]",
     .summary =
@@ -164,22 +90,10 @@ struct session {
     struct coxi_launcher *launcher;
     uv_pipe_t lifeline;
     bool holds_lifeline;
-    uv_process_t program;
-    bool program_runs;
+    struct coxi_runner runner;
     bool cluster_ended;
-    bool told_to_end; /* by a signal: do not start the program again */
-    char **argv;      /* of the program */
-    uv_timer_t pause; /* before the program is started again */
-    uint64_t started_ms;
-    int64_t restarts_max;
-    int64_t n_restarts; /* restarts in a row */
     int exit_code;
 };
-
-/* A program that has run for STEADY_MS gets a new count of restarts. PAUSE_MS is the
- * pause before the first restart; it doubles with each further one, up to
- * PAUSE_MAX_MS. */
-enum { STEADY_MS = 60000, PAUSE_MS = 100, PAUSE_MAX_MS = 10000 };
 
 /* Prints the reason before the daemons end. So a client that loses one of them can
  * already read why. */
@@ -194,8 +108,7 @@ static void on_end(void *arg, bool failed)
     session->cluster_ended = true;
     if (failed) {
         session->exit_code = COXI_EXIT_FAILED;
-        if (session->program_runs) {
-            (void)uv_process_kill(&session->program, SIGTERM);
+        if (coxi_runner_stop(&session->runner)) {
             return; /* the loop stops when the program ends */
         }
     }
@@ -206,16 +119,16 @@ static int open_session(struct session *session, const struct config *config,
                         void (*on_signal)(void *arg, int signum))
 {
     struct coxi_launcher_options options = {
-        .n_ps = (uint32_t)config->ps,
-        .n_workers = (uint32_t)config->workers,
-        .slots = (uint32_t)config->slots,
-        .peer_timeout_ms = (int)config->peer_timeout_ms,
-        .step_memory_max = (uint64_t)config->step_memory_max,
-        .key_file = config->key_file,
+        .n_ps = (uint32_t)config->cluster.ps,
+        .n_workers = (uint32_t)config->cluster.workers,
+        .slots = (uint32_t)config->cluster.slots,
+        .peer_timeout_ms = (int)config->cluster.peer_timeout_ms,
+        .step_memory_max = (uint64_t)config->cluster.step_memory_max,
+        .key_file = config->cluster.key_file,
         .dir = config->dir,
         .dir_is_ours = config->lifeline > 0,
-        .log_dir = config->log_dir,
-        .checkpoint_root = config->checkpoint_root,
+        .log_dir = config->cluster.log_dir,
+        .checkpoint_root = config->cluster.checkpoint_root,
         .prints_fd = config->prints_fd > 0 ? (int)config->prints_fd : STDERR_FILENO,
         .on_fail = on_fail,
         .on_end = on_end,
@@ -311,13 +224,16 @@ static void print_cluster(const struct session *session)
 int coxi_command_cluster(int argc, char **argv)
 {
     struct config config = {0};
-    struct session session = {.name = cluster_program.name};
-    int r = coxi_options_parse(&cluster_program, argc, argv, &config, NULL);
+    struct session session = {.name = cluster_command.name};
+    if (argc >= 2 && strcmp(argv[1], "explain") == 0) {
+        return coxi_command_explain(argc - 1, argv + 1);
+    }
+    int r = coxi_options_parse(&cluster_command, argc, argv, &config, NULL);
     if (r == COXI_OPTIONS_EXIT) {
         return EXIT_SUCCESS;
     }
     if (r != 0) {
-        return coxi_exit_config(cluster_program.name);
+        return coxi_exit_config(cluster_command.name);
     }
     r = open_session(&session, &config, stop_on_signal);
     if (r == 0 && config.lifeline > 0) {
@@ -333,159 +249,39 @@ int coxi_command_cluster(int argc, char **argv)
 
 /* ---- coxswain run */
 
-static void end_run(struct session *session, int exit_code)
+static void end_run(void *arg, int exit_code)
 {
+    struct session *session = arg;
     if (session->exit_code == 0) {
         session->exit_code = exit_code;
     }
-    (void)uv_timer_stop(&session->pause);
     coxi_launcher_stop(session->launcher);
     if (session->cluster_ended) {
         coxi_loop_stop(session->loop);
     }
 }
 
-static int start_program(struct session *session);
-
-static void on_pause_over(uv_timer_t *pause)
-{
-    struct session *session = pause->data;
-    if (start_program(session) != 0) {
-        (void)coxi_exit_config(session->name);
-        end_run(session, COXI_EXIT_CONFIG);
-    }
-}
-
-/* Starts the program again after a pause; false: it was started too often. */
-static bool start_again_later(struct session *session, int code)
-{
-    uint64_t ran_ms = uv_now(coxi_loop_uv(session->loop)) - session->started_ms;
-    session->n_restarts = ran_ms >= STEADY_MS ? 0 : session->n_restarts;
-    if (session->n_restarts >= session->restarts_max) {
-        return false;
-    }
-    int shift = session->n_restarts < 7 ? (int)session->n_restarts : 7;
-    int pause_ms = PAUSE_MS << shift;
-    pause_ms = pause_ms < PAUSE_MAX_MS ? pause_ms : PAUSE_MAX_MS;
-    session->n_restarts++;
-    (void)fprintf(
-        stderr,
-        "%s: %s ended with %d after %.1f s: starting it again in %d ms (%lld of "
-        "%lld)\n",
-        session->name, session->argv[0], code, 1e-3 * (double)ran_ms, pause_ms,
-        (long long)session->n_restarts, (long long)session->restarts_max);
-    return uv_timer_start(&session->pause, on_pause_over, (uint64_t)pause_ms, 0) == 0;
-}
-
-static void on_program_exit(uv_process_t *process, int64_t status, int signum)
-{
-    struct session *session = process->data;
-    int code = signum != 0 ? COXI_EXIT_AGAIN + signum : (int)status;
-    session->program_runs = false;
-    uv_close((uv_handle_t *)process, NULL);
-    if (code < COXI_EXIT_AGAIN || session->told_to_end || session->cluster_ended ||
-        !start_again_later(session, code)) {
-        end_run(session, code);
-    }
-}
-
 static void pass_on_signal(void *arg, int signum)
 {
-    struct session *session = arg;
-    session->told_to_end = true;
-    /* Ctrl-C has reached the program, too, which decides when to end. */
-    if (session->program_runs && signum != SIGINT) {
-        (void)uv_process_kill(&session->program, signum);
-    } else if (!session->program_runs) {
-        end_run(session, COXI_EXIT_AGAIN + signum);
-    }
+    coxi_runner_signal(&((struct session *)arg)->runner, signum);
 }
 
-static int start_program(struct session *session)
+static int run_program(struct session *session)
 {
-    uv_stdio_container_t stdio[3] = {
-        {.flags = UV_INHERIT_FD, .data.fd = 0},
-        {.flags = UV_INHERIT_FD, .data.fd = 1},
-        {.flags = UV_INHERIT_FD, .data.fd = 2},
-    };
-    uv_process_options_t options = {
-        .exit_cb = on_program_exit,
-        .file = session->argv[0],
-        .args = session->argv,
-        .stdio = stdio,
-        .stdio_count = 3,
-    };
     char *json = coxi_cluster_json(coxi_launcher_cluster(session->launcher));
-    const char *key_file = coxi_launcher_key_file(session->launcher);
-    if (json == NULL || setenv("COX_CLUSTER", json, 1) != 0 ||
-        (key_file != NULL && setenv("COX_KEY_FILE", key_file, 1) != 0)) {
-        free(json);
-        return coxi_error_memory("the environment");
-    }
+    int r = json == NULL ? coxi_error_memory("the environment")
+                         : coxi_runner_start(&session->runner, json,
+                                             coxi_launcher_key_file(session->launcher));
     free(json);
-    session->program.data = session;
-    int failed = uv_spawn(coxi_loop_uv(session->loop), &session->program, &options);
-    session->program_runs = failed == 0;
-    session->started_ms = uv_now(coxi_loop_uv(session->loop));
-    return failed == 0 ? 0
-                       : coxi_error(COX_EINVAL, "cannot start %s: %s", session->argv[0],
-                                    uv_strerror(failed));
-}
-
-/* A free port of this host. COX_EADDRESS. */
-static int find_port(unsigned *ret)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET,
-                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof(address);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&address, len) != 0 ||
-        getsockname(fd, (struct sockaddr *)&address, &len) != 0) {
-        int r = coxi_error_errno(COX_EADDRESS, "cannot find a port for the page");
-        if (fd >= 0) {
-            (void)close(fd);
-        }
-        return r;
-    }
-    (void)close(fd);
-    *ret = ntohs(address.sin_port);
-    return 0;
-}
-
-/* Tells the program to serve its page. The port stays the same when it is started again,
- * so the page goes on. */
-static int serve_page(const struct session *session)
-{
-    char address[64];
-    unsigned port = 0;
-    const char *chosen =
-        getenv("COX_HTTP"); // NOLINT(concurrency-mt-unsafe): one thread
-    chosen = chosen != NULL && *chosen != '\0' ? chosen : "127.0.0.1:0";
-    const char *colon = strrchr(chosen, ':');
-    if (strcmp(colon != NULL ? colon + 1 : chosen, "0") == 0) {
-        int r = find_port(&port);
-        if (r != 0) {
-            return r;
-        }
-        (void)snprintf(address, sizeof(address), "%.*s%u",
-                       colon != NULL ? (int)(colon + 1 - chosen) : 0, chosen, port);
-        chosen = address;
-        if (setenv("COX_HTTP", address, 1) != 0) {
-            return coxi_error_memory("the environment");
-        }
-    }
-    bool is_port = strspn(chosen, "0123456789") == strlen(chosen);
-    (void)fprintf(stderr, "%s: the page is at http://%s%s/\n", session->name,
-                  is_port ? "127.0.0.1:" : "", chosen);
-    return 0;
+    return r;
 }
 
 int coxi_command_run(int argc, char **argv)
 {
     struct config config = {0};
-    struct session session = {.name = run_program.name};
+    struct session session = {.name = run_command.name};
     int rest;
-    int r = coxi_options_parse(&run_program, argc, argv, &config, &rest);
+    int r = coxi_options_parse(&run_command, argc, argv, &config, &rest);
     if (r == COXI_OPTIONS_EXIT) {
         return EXIT_SUCCESS;
     }
@@ -494,20 +290,20 @@ int coxi_command_run(int argc, char **argv)
                        "which program? coxswain run [options] -- PROGRAM ...");
     }
     if (r != 0) {
-        return coxi_exit_config(run_program.name);
+        return coxi_exit_config(run_command.name);
     }
-    r = config.page ? serve_page(&session) : 0;
+    r = config.page ? coxi_runner_page(run_command.name) : 0;
     r = r != 0 ? r : open_session(&session, &config, pass_on_signal);
-    session.argv = argv + rest;
-    session.restarts_max = config.restarts;
-    session.pause.data = &session;
-    if (r == 0 && uv_timer_init(coxi_loop_uv(session.loop), &session.pause) != 0) {
-        r = coxi_error_memory("a timer");
-    }
+    session.runner = (struct coxi_runner){.name = run_command.name,
+                                          .loop = session.loop,
+                                          .argv = argv + rest,
+                                          .restarts_max = config.restarts,
+                                          .on_end = end_run,
+                                          .arg = &session};
     if (r == 0) {
-        r = start_program(&session);
+        r = run_program(&session);
         if (r != 0) {
-            (void)coxi_exit_config(run_program.name);
+            (void)coxi_exit_config(run_command.name);
             session.exit_code = COXI_EXIT_CONFIG;
             coxi_launcher_stop(session.launcher);
             r = 0;

@@ -32,6 +32,10 @@ bool coxi_command_options(const struct coxi_program *program, int argc, char **a
 
 int coxi_command_cluster(int argc, char **argv);
 int coxi_command_run(int argc, char **argv);
+int coxi_command_explain(int argc, char **argv); /* of coxswain cluster */
+int coxi_command_role(int argc, char **argv);
+int coxi_command_launch(int argc, char **argv);
+int coxi_command_host(int argc, char **argv);
 int coxi_command_checkpoint(int argc, char **argv);
 int coxi_command_data(int argc, char **argv);
 int coxi_command_key(int argc, char **argv);

@@ -35,7 +35,8 @@ enum daemon_state { DAEMON_RESTING, DAEMON_RUNNING, DAEMON_ENDED };
 struct daemon {
     struct coxi_launcher *launcher;
     const char *role; /* "ps", "worker" */
-    uint32_t index;
+    uint32_t place;   /* among this launcher's daemons */
+    uint32_t index;   /* in the cluster's list */
     const char *url;
     enum daemon_state state;
     uint64_t n_starts;
@@ -51,7 +52,8 @@ struct coxi_launcher {
     char *dir;
     char own_key[PATH_MAX]; /* the file of the key that this has made; "": none */
     char bin_dir[PATH_MAX];
-    struct cox_cluster *cluster;
+    struct cox_cluster *cluster;        /* local; NULL: `places` were given */
+    struct coxi_launcher_place *places; /* of the ps, then of the workers */
     /* passes on prints and alerts; NULL: they are only in the logs */
     struct coxi_relay *relay;
     struct daemon *daemons;
@@ -85,7 +87,8 @@ static void clean_up(const struct coxi_launcher *launcher)
     }
     for (uint32_t i = 0; i < launcher->n_daemons; i++) {
         const struct daemon *daemon = &launcher->daemons[i];
-        if (coxi_path(path, "%s", daemon->url + strlen("ipc://")) == 0) {
+        if (launcher->cluster != NULL &&
+            coxi_path(path, "%s", daemon->url + strlen("ipc://")) == 0) {
             (void)unlink(path);
         }
         if (coxi_path(path, "%s/modules-%u", launcher->dir, daemon->index) == 0) {
@@ -196,19 +199,22 @@ struct outputs {
 static void spawn(struct daemon *daemon, char **argv, const struct outputs *outputs)
 {
     struct coxi_launcher *launcher = daemon->launcher;
-    uv_stdio_container_t stdio[COXI_ALERTS_FD + 1] = {
+    int key_fd = launcher->options.key_fd;
+    uv_stdio_container_t stdio[COXI_KEY_FD + 1] = {
         {.flags = UV_IGNORE},
         {.flags = UV_INHERIT_FD, .data.fd = outputs->out_fd},
         {.flags = UV_INHERIT_FD, .data.fd = outputs->log_fd},
         [COXI_ALERTS_FD] = {.flags = outputs->alert_fd >= 0 ? UV_INHERIT_FD : UV_IGNORE,
                             .data.fd = outputs->alert_fd},
+        [COXI_KEY_FD] = {.flags = key_fd > 0 ? UV_INHERIT_FD : UV_IGNORE,
+                         .data.fd = key_fd},
     };
     uv_process_options_t options = {
         .exit_cb = on_daemon_exit,
         .file = argv[0],
         .args = argv,
         .stdio = stdio,
-        .stdio_count = COXI_ALERTS_FD + 1,
+        .stdio_count = COXI_KEY_FD + 1,
         .flags = UV_PROCESS_DETACHED,
     };
     daemon->process.data = daemon;
@@ -254,7 +260,9 @@ static void make_arguments(const struct daemon *daemon,
         (void)coxi_path(text[n++], "--checkpoint-root=%s",
                         launcher->options.checkpoint_root);
     }
-    if (launcher->options.key_file != NULL) {
+    if (launcher->options.key_fd > 0) {
+        (void)coxi_path(text[n++], "--key-file=%s", COXI_KEY_PASSED);
+    } else if (launcher->options.key_file != NULL) {
         (void)coxi_path(text[n++], "--key-file=%s", launcher->options.key_file);
     }
     if (geteuid() == 0) { /* as the program whose cluster this is */
@@ -274,6 +282,17 @@ static void make_arguments(const struct daemon *daemon,
     }
 }
 
+/* The relay's sources: alerts of ps and workers, prints of workers. */
+static size_t alerts_source(const struct daemon *daemon)
+{
+    return daemon->place;
+}
+
+static size_t prints_source(const struct daemon *daemon)
+{
+    return daemon->launcher->options.n_workers + daemon->place;
+}
+
 static void start(struct daemon *daemon)
 {
     const struct coxi_launcher *launcher = daemon->launcher;
@@ -287,11 +306,10 @@ static void start(struct daemon *daemon)
     struct outputs outputs = {.log_fd = fd >= 0 ? fd : STDERR_FILENO, .alert_fd = -1};
     outputs.out_fd = outputs.log_fd;
     if (alert_level(launcher) != NULL) {
-        outputs.alert_fd =
-            coxi_relay_alerts_fd(relay, is_worker(daemon), daemon->index);
+        outputs.alert_fd = coxi_relay_fd(relay, alerts_source(daemon));
     }
     if (relay != NULL && is_worker(daemon)) {
-        outputs.out_fd = coxi_relay_fd(relay, daemon->index);
+        outputs.out_fd = coxi_relay_fd(relay, prints_source(daemon));
     }
     spawn(daemon, argv, &outputs);
     if (fd >= 0) {
@@ -301,8 +319,7 @@ static void start(struct daemon *daemon)
 
 /* ---- life */
 
-/* Finds the daemons: beside this program, or in libexec beside its directory. */
-static int find_daemons(char ret[PATH_MAX])
+int coxi_launcher_find_daemons(char ret[PATH_MAX])
 {
     static const char *const below[] = {"", "/../libexec/coxswain", "/../libexec"};
     char self[PATH_MAX];
@@ -326,7 +343,7 @@ static int find_directories(struct coxi_launcher *launcher)
 {
     char temporary[64];
     const char *dir = launcher->options.dir;
-    int r = find_daemons(launcher->bin_dir);
+    int r = coxi_launcher_find_daemons(launcher->bin_dir);
     if (r == 0 && launcher->options.log_dir != NULL) {
         r = coxi_directory_make(launcher->options.log_dir);
     }
@@ -344,14 +361,66 @@ static int find_directories(struct coxi_launcher *launcher)
     return r;
 }
 
-static void start_daemon(struct coxi_launcher *launcher, const char *role,
-                         uint32_t index, const char *url)
+static int find_places(struct coxi_launcher *launcher)
 {
-    struct daemon *daemon = &launcher->daemons[launcher->n_daemons++];
+    const struct coxi_launcher_options *options = &launcher->options;
+    uint32_t n_ps = options->n_ps;
+    uint32_t n = n_ps + options->n_workers;
+    launcher->places = calloc(n, sizeof(*launcher->places));
+    launcher->daemons = calloc(n, sizeof(*launcher->daemons));
+    if (launcher->places == NULL || launcher->daemons == NULL) {
+        return coxi_error_memory("a launcher");
+    }
+    int r = options->places != NULL
+                ? 0
+                : coxi_cluster_at(launcher->dir, n_ps, options->n_workers,
+                                  &launcher->cluster);
+    for (uint32_t i = 0; r == 0 && i < n; i++) {
+        bool ps = i < n_ps;
+        launcher->places[i] =
+            options->places != NULL
+                ? options->places[i]
+                : (struct coxi_launcher_place){
+                      .index = ps ? i : i - n_ps,
+                      .url = ps ? launcher->cluster->ps[i]
+                                : launcher->cluster->workers[i - n_ps]};
+    }
+    return r;
+}
+
+/* Names the relay's sources, in the order of prints_source and alerts_source. */
+static int open_relay(struct coxi_launcher *launcher)
+{
+    const struct coxi_launcher_options *options = &launcher->options;
+    size_t n_daemons = (size_t)options->n_ps + options->n_workers;
+    size_t n = n_daemons + options->n_workers;
+    char(*texts)[32] = calloc(n, sizeof(*texts));
+    const char **names = calloc(n, sizeof(*names));
+    int r = texts == NULL || names == NULL ? coxi_error_memory("a launcher") : 0;
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        size_t place = i < n_daemons ? i : i - options->n_workers;
+        (void)snprintf(texts[i], sizeof(*texts), "%s %u",
+                       place < options->n_ps ? "ps" : "worker",
+                       launcher->places[place].index);
+        names[i] = texts[i];
+    }
+    if (r == 0) {
+        r = coxi_relay_new(names, n, options->prints_fd, &launcher->relay);
+    }
+    free(names);
+    free(texts);
+    return r;
+}
+
+static void start_daemon(struct coxi_launcher *launcher)
+{
+    uint32_t place = launcher->n_daemons++;
+    struct daemon *daemon = &launcher->daemons[place];
     *daemon = (struct daemon){.launcher = launcher,
-                              .role = role,
-                              .index = index,
-                              .url = url,
+                              .role = place < launcher->options.n_ps ? "ps" : "worker",
+                              .place = place,
+                              .index = launcher->places[place].index,
+                              .url = launcher->places[place].url,
                               .rest_ms = REST_FIRST_MS};
     daemon->rest.data = daemon;
     (void)uv_timer_init(coxi_loop_uv(launcher->loop), &daemon->rest);
@@ -370,23 +439,16 @@ int coxi_launcher_start(struct coxi_loop *loop,
     }
     launcher->options = *options;
     launcher->loop = loop;
-    launcher->daemons =
-        calloc(options->n_ps + options->n_workers, sizeof(*launcher->daemons));
-    int r = launcher->daemons == NULL ? coxi_error_memory("a launcher") : 0;
+    int r = find_directories(launcher);
     if (r == 0) {
-        r = find_directories(launcher);
+        r = find_places(launcher);
     }
-    if (r == 0) {
-        r = coxi_cluster_at(launcher->dir, options->n_ps, options->n_workers,
-                            &launcher->cluster);
-    }
-    if (r == 0 && !coxi_key_is_given(options->key_file)) {
+    if (r == 0 && options->key_fd == 0 && !coxi_key_is_given(options->key_file)) {
         r = coxi_key_new_in(launcher->dir, launcher->own_key);
         launcher->options.key_file = launcher->own_key;
     }
     if (r == 0 && options->log_dir == NULL) {
-        r = coxi_relay_new(options->n_ps, options->n_workers, options->prints_fd,
-                           &launcher->relay);
+        r = open_relay(launcher);
     }
     if (r != 0) {
         coxi_launcher_free(launcher);
@@ -394,11 +456,8 @@ int coxi_launcher_start(struct coxi_loop *loop,
     }
     launcher->grace.data = launcher;
     (void)uv_timer_init(coxi_loop_uv(loop), &launcher->grace);
-    for (uint32_t i = 0; i < options->n_ps; i++) {
-        start_daemon(launcher, "ps", i, launcher->cluster->ps[i]);
-    }
-    for (uint32_t i = 0; i < options->n_workers; i++) {
-        start_daemon(launcher, "worker", i, launcher->cluster->workers[i]);
+    for (uint32_t i = 0; i < options->n_ps + options->n_workers; i++) {
+        start_daemon(launcher);
     }
     *ret = launcher;
     return 0;
@@ -455,6 +514,7 @@ void coxi_launcher_free(struct coxi_launcher *launcher)
         }
         coxi_relay_free(launcher->relay);
         cox_cluster_free(launcher->cluster);
+        free(launcher->places);
         free(launcher->daemons);
         free(launcher->dir);
         free(launcher);

@@ -4,6 +4,10 @@
 static const struct coxi_command commands[] = {
     {"run", coxi_command_run, "start a local cluster and run a client program on it"},
     {"cluster", coxi_command_cluster, "start a local cluster until it is interrupted"},
+    {"launch", coxi_command_launch,
+     "start a cluster on other hosts over ssh, and run a client program on it"},
+    {"host", coxi_command_host, "run one host's daemons, for coxswain launch"},
+    {"role", coxi_command_role, "become the program of this process's task in a job"},
     {"page", coxi_command_page, "serve the live page of a run's directory"},
     {"top", coxi_command_top, "show a run as a table that follows it"},
     {"status", coxi_command_status, "say how a run is"},
@@ -17,9 +21,10 @@ static const struct coxi_command commands[] = {
 
 static const struct coxi_commands program = {
     .name = "coxswain",
-    .summary =
-        "Starts local clusters of parameter servers and workers, shows runs, looks "
-        "into checkpoints and files of records, makes keys, and signs step modules.",
+    .summary = "Starts clusters of parameter servers and workers, here or on other "
+               "hosts, shows "
+               "runs, looks into checkpoints and files of records, makes keys, and "
+               "signs step modules.",
     .commands = commands,
     .n_commands = sizeof(commands) / sizeof(*commands),
 };

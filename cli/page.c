@@ -129,12 +129,20 @@ int coxi_command_page(int argc, char **argv)
 {
     struct config config = {0};
     struct served served = {0};
+    struct stat file;
     char **words;
     int code;
     if (!coxi_command_options(&program, argc, argv, &config, 1, &words, &code)) {
         return code;
     }
-    int r = find(words[0], &served);
+    int r = 0;
+    if (stat(words[0], &file) != 0 || !S_ISDIR(file.st_mode)) {
+        r = coxi_error(COX_EINVAL,
+                       "%s is no directory; the page of a run that serves is at its "
+                       "address already: open that in a browser",
+                       words[0]);
+    }
+    r = r != 0 ? r : find(words[0], &served);
     r = r != 0 ? r : serve(&served, &config);
     coxi_history_close(served.history);
     return r != 0 ? coxi_exit_config(program.name) : EXIT_SUCCESS;

@@ -1,10 +1,10 @@
 /*
- * See relay.h. Each daemon has pipes, which outlive its processes, because the relay
- * holds their writing ends, too. So there is never an end of file, and one more pipe
- * tells the thread to end.
+ * See relay.h. Each source has a pipe, which outlives its processes, because the relay
+ * holds the writing end, too. So there is never an end of file, and one more pipe tells
+ * the thread to end.
  *
  * Invariants: lines from one pipe stay in order. Each line is one write, so that lines
- * of several workers do not mix. A line longer than LINE_MAX_BYTES is written in
+ * of several sources do not mix. A line longer than LINE_MAX_BYTES is written in
  * pieces.
  *
  * Threads: coxi_relay_new, _fd, _free the launcher's; everything else the relay's.
@@ -21,11 +21,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cluster/cluster.h"
 #include "common/error.h"
 #include "common/sync.h"
 
-enum { PREFIX_MAX_BYTES = 32, LINE_MAX_BYTES = 4000, END_MS = 1000 };
+enum {
+    PREFIX_MAX_BYTES = COXI_RELAY_NAME_MAX + 3,
+    LINE_MAX_BYTES = 4000,
+    END_MS = 1000
+};
 
 struct pipe {
     int in;
@@ -37,9 +40,8 @@ struct pipe {
 
 struct coxi_relay {
     int to_fd;
-    uint32_t n_ps;
-    uint32_t n_workers;
-    uint32_t n; /* pipes: prints of workers, alerts of ps, alerts of workers */
+    size_t n; /* sources */
+    struct pollfd *fds;
     pthread_t thread;
     bool has_thread;
     struct pipe *pipes; /* and one more, which tells the thread to end */
@@ -80,17 +82,17 @@ static void pass_on(const struct coxi_relay *relay, struct pipe *pipe)
 static void *run(void *arg)
 {
     struct coxi_relay *relay = arg;
-    struct pollfd fds[3 * COXI_LOCAL_MAX + 1];
-    for (uint32_t i = 0; i <= relay->n; i++) {
+    struct pollfd *fds = relay->fds;
+    for (size_t i = 0; i <= relay->n; i++) {
         fds[i] = (struct pollfd){.fd = relay->pipes[i].in, .events = POLLIN};
     }
     do {
         (void)poll(fds, relay->n + 1, -1); /* coxi_relay_free ends it */
-        for (uint32_t i = 0; i < relay->n; i++) {
+        for (size_t i = 0; i < relay->n; i++) {
             pass_on(relay, &relay->pipes[i]);
         }
     } while (fds[relay->n].revents == 0);
-    for (uint32_t i = 0; i < relay->n; i++) {
+    for (size_t i = 0; i < relay->n; i++) {
         if (relay->pipes[i].used > relay->pipes[i].n_prefix) {
             write_line(relay, &relay->pipes[i]);
         }
@@ -98,7 +100,7 @@ static void *run(void *arg)
     return NULL;
 }
 
-static int open_pipe(struct pipe *pipe, const char *role, uint32_t index)
+static int open_pipe(struct pipe *pipe, const char *name)
 {
     int fds[2];
     if (pipe2(fds, O_CLOEXEC) != 0) {
@@ -109,55 +111,51 @@ static int open_pipe(struct pipe *pipe, const char *role, uint32_t index)
     if (fcntl(pipe->in, F_SETFL, O_NONBLOCK) != 0) {
         return coxi_error_errno(COX_EIO, "cannot make a pipe");
     }
-    pipe->n_prefix =
-        (size_t)snprintf(pipe->line, PREFIX_MAX_BYTES, "%s %u: ", role, index);
+    (void)snprintf(pipe->line, PREFIX_MAX_BYTES, "%.*s: ", COXI_RELAY_NAME_MAX, name);
+    pipe->n_prefix = strlen(pipe->line);
     pipe->used = pipe->n_prefix;
     return 0;
 }
 
-static int open_pipes(struct coxi_relay *relay)
+static int open_pipes(struct coxi_relay *relay, const char *const *names)
 {
     int r = 0;
-    for (uint32_t i = 0; i <= relay->n; i++) {
+    for (size_t i = 0; i <= relay->n; i++) {
         relay->pipes[i].in = -1;
     }
-    for (uint32_t i = 0; r == 0 && i <= relay->n; i++) {
-        bool prints = i < relay->n_workers;
-        bool ps = !prints && i < relay->n_workers + relay->n_ps;
-        uint32_t index = prints ? i
-                         : ps   ? i - relay->n_workers
-                                : i - relay->n_workers - relay->n_ps;
-        r = open_pipe(&relay->pipes[i], ps ? "ps" : "worker", index);
+    for (size_t i = 0; r == 0 && i <= relay->n; i++) {
+        r = open_pipe(&relay->pipes[i], i < relay->n ? names[i] : "");
     }
     return r;
 }
 
 static void relay_free(struct coxi_relay *relay)
 {
-    for (uint32_t i = 0; relay->pipes != NULL && i <= relay->n; i++) {
+    for (size_t i = 0; relay->pipes != NULL && i <= relay->n; i++) {
         if (relay->pipes[i].in >= 0) {
             (void)close(relay->pipes[i].in);
             (void)close(relay->pipes[i].out);
         }
     }
     free(relay->pipes);
+    free(relay->fds);
     free(relay);
 }
 
-int coxi_relay_new(uint32_t n_ps, uint32_t n_workers, int to_fd,
+int coxi_relay_new(const char *const *names, size_t n, int to_fd,
                    struct coxi_relay **ret)
 {
     struct coxi_relay *relay = calloc(1, sizeof(*relay));
     if (relay == NULL) {
-        return coxi_error_memory("what workers print");
+        return coxi_error_memory("what others print");
     }
     relay->to_fd = to_fd;
-    relay->n_ps = n_ps;
-    relay->n_workers = n_workers;
-    relay->n = n_ps + 2 * n_workers;
-    relay->pipes = calloc((size_t)relay->n + 1, sizeof(*relay->pipes));
-    int r = relay->pipes == NULL ? coxi_error_memory("what workers print")
-                                 : open_pipes(relay);
+    relay->n = n;
+    relay->pipes = calloc(n + 1, sizeof(*relay->pipes));
+    relay->fds = calloc(n + 1, sizeof(*relay->fds));
+    int r = relay->pipes == NULL || relay->fds == NULL
+                ? coxi_error_memory("what others print")
+                : open_pipes(relay, names);
     if (r == 0 && pthread_create(&relay->thread, NULL, run, relay) != 0) {
         r = coxi_error(COX_EIO, "cannot start a thread");
     }
@@ -169,14 +167,9 @@ int coxi_relay_new(uint32_t n_ps, uint32_t n_workers, int to_fd,
     return 0;
 }
 
-int coxi_relay_fd(const struct coxi_relay *relay, uint32_t i)
+int coxi_relay_fd(const struct coxi_relay *relay, size_t i)
 {
     return relay->pipes[i].out;
-}
-
-int coxi_relay_alerts_fd(const struct coxi_relay *relay, bool is_worker, uint32_t i)
-{
-    return relay->pipes[relay->n_workers + (is_worker ? relay->n_ps : 0) + i].out;
 }
 
 void coxi_relay_free(struct coxi_relay *relay)

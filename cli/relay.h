@@ -1,26 +1,26 @@
 /*
- * Passes on what steps print, and the warnings and errors of the daemons' logs
- * (alerts), from a local cluster to one file descriptor. Each line begins with its
- * daemon's name. A thread of its own reads and writes. So a slow or missing reader of
- * that descriptor holds up only what prints: daemons do not wait for room for an alert.
+ * Passes on lines from several sources to one file descriptor: what steps print, the
+ * warnings and errors of the daemons' logs (alerts), what other hosts say. Each line
+ * begins with its source's name. A thread of its own reads and writes. So a slow or
+ * missing reader of that descriptor holds up only what prints: daemons do not wait for
+ * room for an alert.
  */
 #ifndef COXI_CLI_RELAY_H
 #define COXI_CLI_RELAY_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include <stddef.h>
 
 struct coxi_relay;
 
-/* A relay for at most COXI_LOCAL_MAX ps and workers each; borrows `to_fd`. COX_EIO. */
-int coxi_relay_new(uint32_t n_ps, uint32_t n_workers, int to_fd,
+enum { COXI_RELAY_NAME_MAX = 79 }; /* a longer name is cut */
+
+/* A relay for `n` sources, whose lines begin with names[i] (copied) and ": ". Borrows
+ * `to_fd`. COX_EIO. */
+int coxi_relay_new(const char *const *names, size_t n, int to_fd,
                    struct coxi_relay **ret);
 
-/* The descriptor to which worker `i` prints; borrowed, close-on-exec. */
-int coxi_relay_fd(const struct coxi_relay *relay, uint32_t i);
-
-/* The descriptor for the alerts of ps or worker `i`; as above. */
-int coxi_relay_alerts_fd(const struct coxi_relay *relay, bool is_worker, uint32_t i);
+/* The descriptor to which source `i` writes; borrowed, close-on-exec. */
+int coxi_relay_fd(const struct coxi_relay *relay, size_t i);
 
 /*
  * Passes on everything printed so far, also beginnings of lines, and ends. Waits a

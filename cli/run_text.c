@@ -9,7 +9,14 @@
 
 #include "cli/watcher.h"
 
-enum { CELL_MAX = 80, TEXT_MAX = 2048, SILENT_S = 10, METRICS_MAX = 8, HEAD_ROWS = 9 };
+enum {
+    CELL_MAX = 80,
+    TEXT_MAX = 2048,
+    SILENT_S = 10,
+    LAG_MS = 1000,
+    METRICS_MAX = 8,
+    TABLE_LINES = 6 /* that are no rows: empty ones, titles, "and 5 more" */
+};
 
 /* ---- values */
 
@@ -133,7 +140,9 @@ static const char *duration_text(double s, char *ret)
 static bool is_up(json_t *peer)
 {
     const char *state = string_of(peer, "state");
-    return strcmp(state, "up") == 0 || strcmp(state, "ready") == 0;
+    return strcmp(state, "up") == 0 || strcmp(state, "ready") == 0 ||
+           /* a ps that has not answered yet, and is not late */
+           (strcmp(state, "silent") == 0 && number_of(peer, "lag_ms") < LAG_MS);
 }
 
 /* It has left, so nobody waits for it. */
@@ -158,6 +167,14 @@ static size_t count_up(json_t *peers, size_t *ret_all)
     return n_up;
 }
 
+/* The client has been closed; no other one has begun. */
+static bool is_over(json_t *state)
+{
+    json_t *sample = json_object_get(state, "sample");
+    return json_is_true(json_object_get(sample, "over")) &&
+           number_of(sample, "seq") > number_of(json_object_get(state, "run"), "seq");
+}
+
 static double silent_s(json_t *state)
 {
     double t = number_of(json_object_get(state, "sample"), "t");
@@ -170,7 +187,7 @@ bool coxi_run_is_well(json_t *state)
     size_t n_workers;
     return count_up(json_object_get(state, "ps"), &n_ps) == n_ps &&
            count_up(json_object_get(state, "workers"), &n_workers) == n_workers &&
-           silent_s(state) < SILENT_S;
+           silent_s(state) < SILENT_S && !is_over(state);
 }
 
 /* ---- the head */
@@ -192,8 +209,28 @@ static void print_run(json_t *state, FILE *out, struct coxi_run_text size)
     print_line(out, line, size.columns);
 }
 
-/* ", 62.1 % of 10000, about 3 min left", or "of its data"; "" if nobody knows. */
-static void left_text(json_t *state, char ret[TEXT_MAX])
+/* "; waits for ps 3"; "" if all are up. */
+static void awaited_text(json_t *ps, char ret[CELL_MAX])
+{
+    size_t i;
+    size_t n = 0;
+    json_t *one;
+    *ret = '\0';
+    json_array_foreach(ps, i, one)
+    {
+        if (!is_up(one) && n++ == 0) {
+            (void)snprintf(ret, CELL_MAX, "; waits for ps %llu",
+                           (unsigned long long)count_of(one, "index"));
+        }
+    }
+    if (n > 1) {
+        (void)snprintf(ret, CELL_MAX, "; waits for %zu ps", n);
+    }
+}
+
+/* ", 62.1 % of 10000, about 3 min left", or "of its data"; "" if nobody knows. While a ps
+ * is awaited nobody knows how long it takes. */
+static void left_text(json_t *state, bool waits, char ret[TEXT_MAX])
 {
     char left[CELL_MAX];
     char of[CELL_MAX] = "its data";
@@ -211,7 +248,8 @@ static void left_text(json_t *state, char ret[TEXT_MAX])
     if (total > 0 && done >= 0) {
         int n =
             snprintf(ret, TEXT_MAX, ", %.1f %% of %s", 100 * fmin(done / total, 1), of);
-        if (n > 0 && eta_s > 0 && silent_s(state) < SILENT_S) {
+        if (n > 0 && eta_s > 0 && !waits && silent_s(state) < SILENT_S &&
+            !is_over(state)) {
             (void)snprintf(ret + n, TEXT_MAX - (size_t)n, ", about %s left",
                            duration_text(eta_s, left));
         }
@@ -224,13 +262,19 @@ static void print_progress(json_t *state, FILE *out, struct coxi_run_text size)
     char rate[CELL_MAX];
     char left[TEXT_MAX];
     char silent[CELL_MAX];
+    char awaited[CELL_MAX];
     json_t *sample = json_object_get(state, "sample");
     double silent_for = silent_s(state);
-    left_text(state, left);
-    if (silent_for < SILENT_S) {
-        (void)snprintf(line, sizeof(line), "%.0f steps done%.512s, %s a second",
+    awaited_text(json_object_get(state, "ps"), awaited);
+    left_text(state, *awaited != '\0', left);
+    if (is_over(state)) {
+        (void)snprintf(line, sizeof(line), "%.0f steps done%.512s; ended %s ago",
                        (double)count_of(sample, "done"), left,
-                       rate_text(number_of(sample, "rate"), rate));
+                       duration_text(silent_for, silent));
+    } else if (silent_for < SILENT_S) {
+        (void)snprintf(line, sizeof(line), "%.0f steps done%.512s, %s a second%s",
+                       (double)count_of(sample, "done"), left,
+                       rate_text(number_of(sample, "rate"), rate), awaited);
     } else if (isinf(silent_for)) {
         (void)snprintf(line, sizeof(line), "no sample yet");
     } else {
@@ -245,19 +289,27 @@ static void print_counts(json_t *state, FILE *out, struct coxi_run_text size)
 {
     char line[TEXT_MAX] = "";
     char bytes[CELL_MAX];
+    char peers[TEXT_MAX];
     size_t n_ps;
     size_t n_workers;
     json_t *sample = json_object_get(state, "sample");
     size_t ps_up = count_up(json_object_get(state, "ps"), &n_ps);
     size_t ready = count_up(json_object_get(state, "workers"), &n_workers);
-    (void)snprintf(
-        line, sizeof(line),
-        "ps %zu of %zu up, workers %zu of %zu ready; waiting %.0f, under way "
-        "%.0f, failed %.0f; checkpoints %.0f; %s on the ps",
-        ps_up, n_ps, ready, n_workers, (double)count_of(sample, "queued"),
-        (double)count_of(sample, "in_flight"), (double)count_of(sample, "failed"),
-        (double)count_of(sample, "checkpoints"),
-        bytes_text(number_of(sample, "ps_bytes"), bytes));
+    if (is_over(state)) {
+        (void)snprintf(peers, sizeof(peers), "ps %zu, workers %zu", n_ps, n_workers);
+    } else {
+        (void)snprintf(peers, sizeof(peers),
+                       "ps %zu of %zu up, workers %zu of %zu ready; waiting %.0f, "
+                       "under way %.0f",
+                       ps_up, n_ps, ready, n_workers,
+                       (double)count_of(sample, "queued"),
+                       (double)count_of(sample, "in_flight"));
+    }
+    (void)snprintf(line, sizeof(line),
+                   "%.512s, failed %.0f; checkpoints %.0f; %s on the ps", peers,
+                   (double)count_of(sample, "failed"),
+                   (double)count_of(sample, "checkpoints"),
+                   bytes_text(number_of(sample, "ps_bytes"), bytes));
     print_line(out, line, size.columns);
 }
 
@@ -269,6 +321,8 @@ static void print_metrics(json_t *state, FILE *out, struct coxi_run_text size)
     json_t *sources;
     json_t *point;
     size_t n = 0;
+    size_t most =
+        size.rows != 0 && size.rows / 4 < METRICS_MAX ? size.rows / 4 : METRICS_MAX;
     json_object_foreach(json_object_get(state, "scalars"), name, sources)
     {
         json_object_foreach(sources, source, point)
@@ -278,7 +332,7 @@ static void print_metrics(json_t *state, FILE *out, struct coxi_run_text size)
             char source_text[CELL_MAX];
             json_t *value = json_object_get(point, "value");
             char value_text[CELL_MAX];
-            if (n++ >= METRICS_MAX) {
+            if (n++ >= most) {
                 return;
             }
             if (json_is_number(value)) {
@@ -345,6 +399,12 @@ static const struct column worker_columns[] = {
     {0},
 };
 
+static const char *word_of(json_t *peer, const char *member)
+{
+    const char *text = string_of(peer, member);
+    return strcmp(text, "silent") == 0 && is_up(peer) ? "up" : text;
+}
+
 /* `peer` NULL: the titles. */
 static void print_row(const struct column *columns, json_t *peer, FILE *out,
                       struct coxi_run_text size)
@@ -357,7 +417,7 @@ static void print_row(const struct column *columns, json_t *peer, FILE *out,
         if (peer != NULL && column->text != NULL) {
             text = column->text(number_of(peer, column->member), cell);
         } else if (peer != NULL) {
-            text = plain(string_of(peer, column->member), cell, sizeof(cell));
+            text = plain(word_of(peer, column->member), cell, sizeof(cell));
         }
         int more = snprintf(line + n, sizeof(line) - n, "%s%*s", n > 0 ? "  " : "",
                             column->width, text);
@@ -392,17 +452,17 @@ void coxi_run_text_tables(json_t *state, FILE *out, struct coxi_run_text size)
 {
     json_t *ps = json_object_get(state, "ps");
     json_t *workers = json_object_get(state, "workers");
-    size_t third = size.rows / 3 > 2 ? size.rows / 3 : 2;
+    size_t room = size.rows > TABLE_LINES ? size.rows - TABLE_LINES : 1;
+    size_t third = room / 3 > 1 ? room / 3 : 1;
     size_t n_ps = json_array_size(ps);
-    size_t shown_ps = size.rows == 0 || n_ps < third ? n_ps : third;
-    size_t used = HEAD_ROWS + shown_ps;
+    size_t shown_ps = n_ps < third ? n_ps : third;
     (void)fprintf(out, "\n");
     print_table(ps_columns, ps, out, size, size.rows == 0 ? 0 : shown_ps);
     (void)fprintf(out, "\n");
     print_table(worker_columns, workers, out, size,
-                size.rows == 0         ? 0
-                : size.rows > used + 3 ? size.rows - used
-                                       : 3);
+                size.rows == 0    ? 0
+                : room > shown_ps ? room - shown_ps
+                                  : 1);
 }
 
 /* ---- events */

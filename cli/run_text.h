@@ -12,10 +12,12 @@
 /* The size of the text; 0: no bound. */
 struct coxi_run_text {
     size_t columns;
-    size_t rows; /* of which coxi_run_text_tables leaves out workers */
+    size_t
+        rows; /* so many coxi_run_text_tables tries to do with; it leaves out peers */
 };
 
-/* A few lines: which run, how far, how fast, what is wrong, the newest metrics. */
+/* A few lines: which run, how far, how fast, what is wrong, the newest metrics, of which it
+ * leaves out some if there are few rows. */
 void coxi_run_text_head(json_t *state, FILE *out, struct coxi_run_text size);
 
 /* A table of ps, and one of workers: those that are not ready come first. */
@@ -24,8 +26,8 @@ void coxi_run_text_tables(json_t *state, FILE *out, struct coxi_run_text size);
 /* An event as one line: time, level, name, text. */
 void coxi_run_text_event(json_t *event, FILE *out);
 
-/* True if every ps is up, every worker is ready, and the newest sample is less than 10 s
- * old. */
+/* True if every ps is up, every worker is ready, the newest sample is less than 10 s old,
+ * and the client has not been closed. */
 bool coxi_run_is_well(json_t *state);
 
 #endif

@@ -1,4 +1,6 @@
 /* coxswain top, status and events: a run in a terminal. */
+#include <limits.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -129,11 +131,32 @@ static struct coxi_run_text size_of_terminal(void)
     return (struct coxi_run_text){size.ws_col, size.ws_row};
 }
 
-/* Writes all of a screen at once, so that it does not flicker. */
+/* The length of the first `n` lines of a text. */
+static size_t length_of(const char *text, size_t n)
+{
+    const char *at = text;
+    for (const char *end; n > 0 && (end = strchr(at, '\n')) != NULL; n--) {
+        at = end + 1;
+    }
+    return (size_t)(at - text);
+}
+
+static size_t count_lines(const char *text)
+{
+    size_t n = 0;
+    for (; (text = strchr(text, '\n')) != NULL; text++) {
+        n++;
+    }
+    return n;
+}
+
+/* Writes all of a screen at once, so that it does not flicker. What is longer than the
+ * terminal would scroll it: the last of its lines stays free for the cursor. */
 static void show(struct run *run, const char *fault)
 {
     struct coxi_run_text size = size_of_terminal();
     bool terminal = size.rows > 0;
+    size_t most = terminal ? size.rows - 1 : SIZE_MAX;
     json_t *state = coxi_state_json(run->state);
     char *text = NULL;
     size_t len = 0;
@@ -141,12 +164,17 @@ static void show(struct run *run, const char *fault)
     if (out != NULL && state != NULL) {
         coxi_run_text_head(state, out, size);
         if (fault != NULL) {
-            (void)fprintf(out, "%s\n", fault);
+            (void)fprintf(out, "%.*s\n", terminal ? (int)size.columns : INT_MAX, fault);
+        }
+        (void)fflush(out);
+        if (terminal) {
+            size_t used = count_lines(text);
+            size.rows = most > used ? most - used : 1;
         }
         coxi_run_text_tables(state, out, size);
         (void)fclose(out);
-        (void)printf("%s%s%s", terminal ? "\033[H\033[2J" : "", text,
-                     terminal ? "" : "\n");
+        (void)printf("%s%.*s%s", terminal ? "\033[H\033[2J" : "",
+                     (int)length_of(text, most), text, terminal ? "" : "\n");
         (void)fflush(stdout);
     } else if (out != NULL) {
         (void)fclose(out);
@@ -304,6 +332,7 @@ int coxi_command_events(int argc, char **argv)
     }
     int r = coxi_watcher_open(where, &watch);
     bool first = true;
+    bool is_told = false; /* that nobody answers */
     while (r == 0 || !first) {
         struct coxi_buffer lines = {0};
         bool anew;
@@ -311,6 +340,11 @@ int coxi_command_events(int argc, char **argv)
         if (r == 0 && lines.len > 0) {
             print_events(&lines, config.json);
         }
+        if (r != 0 && !first && !is_told) {
+            (void)fprintf(stderr, "%s: %s; trying again\n", events_program.name,
+                          coxi_error_text());
+        }
+        is_told = r != 0;
         coxi_buffer_fini(&lines);
         if ((r != 0 && first) || !config.follow || ferror(stdout) != 0 ||
             !coxi_watcher_pause(FOLLOW_MS)) {

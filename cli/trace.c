@@ -209,6 +209,9 @@ static int finish(struct taking *taking, int r)
                       r == COX_ECANCELLED ? "interrupted"
                                           : "the run has ended, or its client");
     }
+    if (r == 0 && seconds + 1 < (double)taking->seconds) {
+        (void)fprintf(stderr, "%s: the run has ended meanwhile\n", program.name);
+    }
     r = r == 0 || is_cut ? coxi_trace_file_end(&taking->file, is_cut) : r;
     coxi_trace_file_drop(&taking->file);
     if (r == 0) {

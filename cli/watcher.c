@@ -44,6 +44,14 @@ static int open_directory(const char *where, struct coxi_watcher *watch)
         is_directory(within)) {
         r = coxi_history_open(within, &watch->history);
     }
+    if (r == COX_ENOENT) {
+        return coxi_error(COX_ENOENT,
+                          "there is no run in %s: neither %s/metrics.jsonl nor "
+                          "%s/checkpoints/metrics.jsonl exists; say the run's "
+                          "directory, or its address",
+                          strcmp(where, ".") == 0 ? "this directory" : where, where,
+                          where);
+    }
     return r;
 }
 
@@ -114,12 +122,13 @@ int coxi_watcher_get(const char *url, const char *path, struct coxi_buffer *to)
     return r;
 }
 
+static const char record_begin[] = "{\"seq\":";
+
 /* The number in a line of JSON's first member. */
 static uint64_t number_of(const char *line)
 {
-    static const char begin[] = "{\"seq\":";
-    return strncmp(line, begin, sizeof(begin) - 1) == 0
-               ? strtoull(line + sizeof(begin) - 1, NULL, 10)
+    return strncmp(line, record_begin, sizeof(record_begin) - 1) == 0
+               ? strtoull(line + sizeof(record_begin) - 1, NULL, 10)
                : 0;
 }
 
@@ -136,6 +145,13 @@ static uint64_t last_number(const struct coxi_buffer *lines)
     return end < lines->len ? number_of((const char *)lines->data + end) : 0;
 }
 
+/* Somebody else may have the address. */
+static bool is_record(const struct coxi_buffer *answer)
+{
+    return answer->len > sizeof(record_begin) - 1 &&
+           memcmp(answer->data, record_begin, sizeof(record_begin) - 1) == 0;
+}
+
 /* The records from number `from` on, and a NUL behind them, which does not count. */
 static int get_from(struct coxi_watcher *watch, uint64_t from, struct coxi_buffer *ret)
 {
@@ -144,6 +160,9 @@ static int get_from(struct coxi_watcher *watch, uint64_t from, struct coxi_buffe
                    from > 0 ? from - 1 : 0);
     ret->len = 0;
     int r = coxi_watcher_get(watch->url, path, ret);
+    if (r == COX_ENOENT || (r == 0 && ret->len > 0 && !is_record(ret))) {
+        return coxi_error(COX_EIO, "no client of a run answers at %s", watch->url);
+    }
     r = r != 0 ? r : coxi_buffer_append_raw(ret, "", 1);
     ret->len -= r == 0;
     return r;

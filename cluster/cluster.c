@@ -1,13 +1,14 @@
-/* Cluster descriptions: from JSON, from the environment, or of this host. Pure; any
- * thread. */
+/* Cluster descriptions: from JSON, or of this host. Pure; any thread. */
 #include "cluster/cluster.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
+#include "cluster/cluster_etcd.h"
+#include "cluster/etcd_settings.h"
+#include "cluster/parse.h"
 #include "common/error.h"
 #include "common/layout.h"
 #include "net/link.h"
@@ -25,6 +26,8 @@ void cox_cluster_free(struct cox_cluster *cluster)
     }
     free(cluster->ps);
     free(cluster->workers);
+    free(cluster->listen);
+    coxi_etcd_settings_free(cluster->etcd);
     free(cluster);
 }
 
@@ -132,6 +135,45 @@ static int parse_addresses(const json_t *cluster, const char *role, uint32_t min
     return r;
 }
 
+/* True if TFJob's EnableDynamicWorker made the description: it shows each task itself
+ * alone. */
+static bool is_sparse(const json_t *root, const json_t *cluster)
+{
+    return json_object_get(root, "sparseCluster") != NULL ||
+           json_is_object(json_object_get(cluster, "worker"));
+}
+
+int coxi_cluster_from_json(const json_t *root, struct cox_cluster **ret)
+{
+    const json_t *inner = json_object_get(root, "cluster");
+    inner = inner != NULL ? inner : root;
+    if (is_sparse(root, inner)) {
+        return coxi_error(
+            COX_EINVAL,
+            "it shows each task itself alone (TFJob's "
+            "EnableDynamicWorker): turn that off, or set COX_CLUSTER to all "
+            "ps and workers");
+    }
+    struct cox_cluster *cluster = calloc(1, sizeof(*cluster));
+    int r = cluster == NULL ? coxi_error_memory("a cluster") : check_names(inner);
+    const json_t *etcd = json_object_get(inner, "etcd");
+    if (r == 0 && etcd != NULL) {
+        r = coxi_cluster_parse_etcd(etcd, cluster);
+    } else if (r == 0) {
+        r = parse_addresses(inner, "ps", 1, COXI_PS_MAX, &cluster->ps, &cluster->n_ps);
+    }
+    if (r == 0) {
+        r = parse_addresses(inner, "worker", 0, COXI_WORKERS_MAX, &cluster->workers,
+                            &cluster->n_workers);
+    }
+    if (r != 0) {
+        cox_cluster_free(cluster);
+        return r;
+    }
+    *ret = cluster;
+    return 0;
+}
+
 int cox_cluster_parse(const char *json, struct cox_cluster **ret)
 {
     if (json == NULL || ret == NULL) {
@@ -143,52 +185,31 @@ int cox_cluster_parse(const char *json, struct cox_cluster **ret)
         return coxi_error(COX_EINVAL, "the cluster's JSON, line %d column %d: %s",
                           error.line, error.column, error.text);
     }
-    const json_t *inner = json_object_get(root, "cluster");
-    struct cox_cluster *cluster = calloc(1, sizeof(*cluster));
-    int r = cluster == NULL ? coxi_error_memory("a cluster") : 0;
-    inner = inner != NULL ? inner : root;
-    if (r == 0) {
-        r = check_names(inner);
-    }
-    if (r == 0) {
-        r = parse_addresses(inner, "ps", 1, COXI_PS_MAX, &cluster->ps, &cluster->n_ps);
-    }
-    if (r == 0) {
-        r = parse_addresses(inner, "worker", 0, COXI_WORKERS_MAX, &cluster->workers,
-                            &cluster->n_workers);
-    }
+    int r = coxi_cluster_from_json(root, ret);
     json_decref(root);
-    if (r != 0) {
-        cox_cluster_free(cluster);
-        return r;
-    }
-    *ret = cluster;
-    return 0;
-}
-
-int cox_cluster_from_env(struct cox_cluster **ret)
-{
-    static const char *const names[] = {"COX_CLUSTER", "TF_CONFIG"};
-    for (size_t i = 0; i < 2; i++) {
-        const char *json = getenv(names[i]);
-        if (json != NULL && *json != '\0') {
-            int r = cox_cluster_parse(json, ret);
-            return r == 0 ? 0 : coxi_error(r, "%s: %s", names[i], coxi_error_text());
-        }
-    }
-    return coxi_error(COX_ENOENT, "neither COX_CLUSTER nor TF_CONFIG is set");
+    return r;
 }
 
 int coxi_cluster_copy(const struct cox_cluster *cluster, struct cox_cluster **ret)
 {
+    struct cox_cluster *copy = NULL;
     if (cluster->local) {
         return cox_cluster_local((int)cluster->n_ps, (int)cluster->n_workers, ret);
     }
     char *json = coxi_cluster_json(cluster);
     int r =
-        json == NULL ? coxi_error_memory("a cluster") : cox_cluster_parse(json, ret);
+        json == NULL ? coxi_error_memory("a cluster") : cox_cluster_parse(json, &copy);
     free(json);
-    return r;
+    if (r == 0 && cluster->listen != NULL) {
+        copy->listen = strdup(cluster->listen);
+        r = copy->listen == NULL ? coxi_error_memory("an address") : 0;
+    }
+    if (r != 0) {
+        cox_cluster_free(copy);
+        return r;
+    }
+    *ret = copy;
+    return 0;
 }
 
 char *coxi_cluster_json(const struct cox_cluster *cluster)
@@ -202,6 +223,10 @@ char *coxi_cluster_json(const struct cox_cluster *cluster)
         (void)json_array_append_new(workers, json_string(cluster->workers[i]));
     }
     json_t *root = json_pack("{s:{s:o, s:o}}", "cluster", "ps", ps, "worker", workers);
+    if (cluster->etcd != NULL) {
+        (void)json_object_set_new(json_object_get(root, "cluster"), "etcd",
+                                  coxi_cluster_etcd_json(cluster));
+    }
     char *text = json_dumps(root, JSON_COMPACT);
     json_decref(root);
     return text;

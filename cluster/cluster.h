@@ -20,6 +20,12 @@ struct cox_cluster {
     uint32_t n_workers;
     char **ps; /* URLs */
     char **workers;
+    /* Where the client listens for workers, if cox_options.listen does not say; NULL:
+     * nowhere. */
+    char *listen;
+    /* where the addresses are found (etcd_settings.h), owned: those of `ps` are "" until
+     * then, and workers dial the client. NULL: they are in the lists */
+    struct coxi_etcd_settings *etcd;
 };
 
 /* An owned copy. */

@@ -2,6 +2,7 @@
 #include "common/json_text.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -74,8 +75,97 @@ int coxi_json_text(struct coxi_buffer *out, const char *text)
     return r;
 }
 
+/* ---- numbers */
+
+enum {
+    COUNT_MAX = 20, /* digits of a count */
+    DIGITS = 17,    /* that tell a double from its neighbours */
+    TEN_LEAST = -4, /* below 1e-4 and from 1e17 on, numbers have exponents */
+    PLAIN_MAX = 32  /* bytes of a number without one */
+};
+
+__extension__ typedef unsigned __int128 wide;
+
+/* Writes the digits to the end of `to`; returns how many. */
+static size_t put_digits(uint64_t n, char to[COUNT_MAX])
+{
+    size_t at = COUNT_MAX;
+    do {
+        to[--at] = (char)('0' + n % 10);
+        n /= 10;
+    } while (n > 0);
+    return COUNT_MAX - at;
+}
+
+int coxi_json_count(struct coxi_buffer *out, uint64_t n)
+{
+    char digits[COUNT_MAX];
+    size_t len = put_digits(n, digits);
+    return coxi_buffer_append_raw(out, digits + COUNT_MAX - len, len);
+}
+
+/* The first 17 digits of a number from 1e-4 on that is no integer, rounded to even as printf
+ * does; *ret_ten: the power of ten of the first one. Exact: all of it are integers. */
+static uint64_t digits_of(double value, int *ret_ten)
+{
+    static const double tens[] = {1e-3, 1e-2, 1e-1, 1e0,  1e1,  1e2, 1e3,
+                                  1e4,  1e5,  1e6,  1e7,  1e8,  1e9, 1e10,
+                                  1e11, 1e12, 1e13, 1e14, 1e15, 1e16};
+    const uint64_t most = UINT64_C(100000000000000000);
+    int two;
+    int ten = TEN_LEAST;
+    wide scaled = (wide)(uint64_t)ldexp(frexp(value, &two), 53); /* 53 bits */
+    while (ten - TEN_LEAST < (int)(sizeof(tens) / sizeof(*tens)) &&
+           value >= tens[ten - TEN_LEAST]) {
+        ten++;
+    }
+    for (int i = ten; i < DIGITS - 1; i++) {
+        scaled *= 10; /* at most 20 times, so 120 bits */
+    }
+    int shift =
+        53 - two; /* 1 to 66: the number has a fraction, and is not below 1e-4 */
+    uint64_t digits = (uint64_t)(scaled >> shift);
+    wide rest = scaled - ((wide)digits << shift);
+    wide half = (wide)1 << (shift - 1);
+    digits += rest > half || (rest == half && digits % 2 == 1);
+    if (digits == most) {
+        digits /= 10;
+        ten++;
+    }
+    *ret_ten = ten;
+    return digits;
+}
+
+/* The same text as printf's %.17g makes of it, at a tenth of the time. */
+static size_t put_fraction(double value, char to[PLAIN_MAX])
+{
+    char all[COUNT_MAX];
+    int ten;
+    uint64_t digits = digits_of(value, &ten);
+    while (digits % 10 == 0) {
+        digits /= 10;
+    }
+    size_t n = put_digits(digits, all);
+    const char *from = all + COUNT_MAX - n;
+    size_t at = 0;
+    size_t whole = ten >= 0 ? (size_t)ten + 1 : 0; /* digits before the point */
+    if (whole == 0) {
+        to[at++] = '0';
+    }
+    memcpy(to + at, from, whole);
+    at += whole;
+    to[at++] = '.';
+    for (int i = -1; i > ten; i--) {
+        to[at++] = '0';
+    }
+    memcpy(to + at, from + whole, n - whole);
+    return at + n - whole;
+}
+
 int coxi_json_number(struct coxi_buffer *out, double value)
 {
+    char text[PLAIN_MAX];
+    double size = fabs(value);
     if (isnan(value)) {
         return coxi_buffer_append_raw(out, "\"NaN\"", 5);
     }
@@ -83,5 +173,15 @@ int coxi_json_number(struct coxi_buffer *out, double value)
         return value > 0 ? coxi_buffer_append_raw(out, "\"Infinity\"", 10)
                          : coxi_buffer_append_raw(out, "\"-Infinity\"", 11);
     }
-    return coxi_buffer_printf(out, "%.17g", value);
+    bool is_integer = size < 1e17 && size == (double)(uint64_t)size;
+    if (!is_integer && (size < 1e-4 || size >= 1e17)) {
+        return coxi_buffer_printf(out, "%.17g", value);
+    }
+    int r = signbit(value) ? coxi_buffer_append_raw(out, "-", 1) : 0;
+    if (r == 0 && is_integer) {
+        r = coxi_json_count(out, (uint64_t)size);
+    } else if (r == 0) {
+        r = coxi_buffer_append_raw(out, text, put_fraction(size, text));
+    }
+    return r;
 }

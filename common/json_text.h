@@ -3,6 +3,9 @@
 #ifndef COXI_COMMON_JSON_TEXT_H
 #define COXI_COMMON_JSON_TEXT_H
 
+#include <stddef.h>
+#include <stdint.h>
+
 #include "common/buffer.h"
 
 enum { COXI_JSON_CHAR_MAX = 6 };
@@ -18,6 +21,9 @@ size_t coxi_json_char(const char *text, size_t len, char to[COXI_JSON_CHAR_MAX],
 
 /* Appends a string with its quotes. COX_ENOMEM. */
 int coxi_json_text(struct coxi_buffer *out, const char *text);
+
+/* Appends a count. COX_ENOMEM. */
+int coxi_json_count(struct coxi_buffer *out, uint64_t n);
 
 /* Appends a number so that its exact value can be read back. JSON has no NaN and no
  * infinity: they are the strings "NaN", "Infinity" and "-Infinity". COX_ENOMEM. */

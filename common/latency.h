@@ -49,4 +49,16 @@ static inline void coxi_latency_add(struct coxi_latency *latency, uint64_t us)
     (void)atomic_fetch_add_explicit(&latency->sum_us, us, memory_order_relaxed);
 }
 
+/* Adds all that `from` has. */
+static inline void coxi_latency_sum(struct coxi_latency *to,
+                                    const struct coxi_latency *from)
+{
+    for (size_t i = 0; i < COXI_LATENCY_BUCKETS; i++) {
+        coxi_latency_bump(&to->counts[i],
+                          atomic_load_explicit(&from->counts[i], memory_order_relaxed));
+    }
+    coxi_latency_bump(&to->sum_us,
+                      atomic_load_explicit(&from->sum_us, memory_order_relaxed));
+}
+
 #endif

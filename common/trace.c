@@ -1,9 +1,8 @@
 /*
  * See trace.h. A ring has one writer, its thread, and one reader at a time, which has the
- * lock. The writer never waits: it overwrites the oldest spans. The reader copies a span
- * word by word, and then looks whether the writer may have begun to overwrite it. For that
- * the words are stored with release after the head that went before: a reader that has
- * read a newer word sees that head.
+ * lock. The writer never waits and overwrites nothing: while the ring is full, spans are
+ * counted and not even timed. So a thread that does more than a ring holds pays for what is
+ * told, not for all that it does.
  *
  * When a thread ends, its ring is free for another one once it is drained.
  */
@@ -20,14 +19,23 @@
 #include "common/rand.h"
 #include "common/sync.h"
 
-enum { WORDS = 6, THREAD_NONE = UINT32_MAX };
+enum { THREAD_NONE = UINT32_MAX, LOOK_EVERY = 1024 };
+
+struct item {
+    uint64_t begin_ns;
+    uint64_t ns;
+    struct coxi_trace_of of;
+};
 
 struct ring {
     atomic_uint_least64_t head; /* spans written since the ring was made */
-    uint64_t tail;              /* spans read or lost; guarded by the lock */
+    atomic_uint_least64_t end;  /* there is no room for the span of this number */
+    atomic_uint_least64_t lost; /* since the ring was made */
+    uint64_t tail;              /* spans read; guarded by the lock */
+    uint64_t told_lost;         /* guarded by the lock */
     atomic_bool used;           /* a thread has it */
     struct coxi_trace_thread thread;
-    atomic_uint_least64_t words[COXI_TRACE_RING_SPANS][WORDS];
+    struct item items[COXI_TRACE_RING_SPANS]; /* from tail to head the reader's */
 };
 
 atomic_bool coxi_trace_flag;
@@ -72,6 +80,7 @@ static struct ring *find_ring(void) COXI_REQUIRES(lock)
     }
     struct ring *ring = n_rings < COXI_TRACE_RINGS ? calloc(1, sizeof(*ring)) : NULL;
     if (ring != NULL) {
+        atomic_init(&ring->end, COXI_TRACE_RING_SPANS);
         rings[n_rings++] = ring;
     }
     return ring;
@@ -107,26 +116,50 @@ void coxi_trace_number_thread(uint32_t n)
 
 /* ---- writing */
 
+static bool is_full(const struct ring *ring)
+{
+    return atomic_load_explicit(&ring->head, memory_order_relaxed) ==
+           atomic_load_explicit(&ring->end, memory_order_acquire);
+}
+
+/* The calling thread's ring; NULL: its span is lost, and counted. */
+static struct ring *ring_with_room(void)
+{
+    struct ring *ring = own_ring();
+    if (ring == NULL) {
+        (void)atomic_fetch_add_explicit(&n_ringless, 1, memory_order_relaxed);
+        return NULL;
+    }
+    if (!is_full(ring)) {
+        return ring;
+    }
+    uint64_t lost = atomic_load_explicit(&ring->lost, memory_order_relaxed) + 1;
+    atomic_store_explicit(&ring->lost, lost, memory_order_relaxed);
+    if (lost % LOOK_EVERY == 0 &&
+        coxi_now_ns() > atomic_load_explicit(&until_ns, memory_order_relaxed)) {
+        atomic_store(&coxi_trace_flag, false); /* nobody asks any more */
+    }
+    return NULL;
+}
+
+uint64_t coxi_trace_begin_on(void)
+{
+    return ring_with_room() != NULL ? coxi_now_ns() : 0;
+}
+
 void coxi_trace_note(uint64_t begin_ns, uint64_t end_ns, const struct coxi_trace_of *of)
 {
     if (end_ns > atomic_load_explicit(&until_ns, memory_order_relaxed)) {
         atomic_store(&coxi_trace_flag, false); /* nobody asks any more */
         return;
     }
-    struct ring *ring = own_ring();
-    if (ring == NULL) {
-        (void)atomic_fetch_add_explicit(&n_ringless, 1, memory_order_relaxed);
-        return;
+    struct ring *ring = ring_with_room();
+    if (ring != NULL) {
+        uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
+        ring->items[head % COXI_TRACE_RING_SPANS] =
+            (struct item){begin_ns, end_ns - begin_ns, *of};
+        atomic_store_explicit(&ring->head, head + 1, memory_order_release);
     }
-    uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
-    const uint64_t words[WORDS] = {begin_ns,    end_ns - begin_ns,
-                                   of->closure, of->flow,
-                                   of->run,     (uint64_t)of->kind << 32 | of->arg};
-    for (size_t i = 0; i < WORDS; i++) {
-        atomic_store_explicit(&ring->words[head % COXI_TRACE_RING_SPANS][i], words[i],
-                              memory_order_release);
-    }
-    atomic_store_explicit(&ring->head, head + 1, memory_order_release);
 }
 
 void coxi_trace_work_for(uint64_t run)
@@ -150,9 +183,9 @@ void coxi_trace_end_part(uint64_t begin_ns, enum coxi_trace_kind kind, uint64_t 
     }
 }
 
-uint64_t coxi_trace_flow(void)
+uint64_t coxi_trace_flow(uint64_t begin_ns)
 {
-    if (!coxi_trace_is_on()) {
+    if (begin_ns == 0) {
         return 0;
     }
     (void)pthread_once(&once, make_key);
@@ -162,46 +195,44 @@ uint64_t coxi_trace_flow(void)
 
 /* ---- reading */
 
-/* Copies span `at`; false: it was overwritten. */
-static bool copy_span(const struct ring *ring, uint64_t at, uint64_t words[WORDS])
+/* What the ring has lost since the last time. */
+static uint64_t take_lost(struct ring *ring) COXI_REQUIRES(lock)
 {
-    for (size_t i = 0; i < WORDS; i++) {
-        words[i] = atomic_load_explicit(&ring->words[at % COXI_TRACE_RING_SPANS][i],
-                                        memory_order_acquire);
-    }
-    /* while the head is at + COXI_TRACE_RING_SPANS, its thread may be overwriting it */
-    return atomic_load_explicit(&ring->head, memory_order_acquire) <
-           at + COXI_TRACE_RING_SPANS;
+    uint64_t lost = atomic_load_explicit(&ring->lost, memory_order_relaxed);
+    uint64_t more = lost - ring->told_lost;
+    ring->told_lost = lost;
+    return more;
+}
+
+/* The thread may write again where everything before `tail` was. */
+static void make_room(struct ring *ring, uint64_t tail) COXI_REQUIRES(lock)
+{
+    ring->tail = tail;
+    atomic_store_explicit(&ring->end, tail + COXI_TRACE_RING_SPANS,
+                          memory_order_release);
 }
 
 /* Moves spans of a ring to ret[*n]; those of other runs are left out. */
 static void drain_ring(struct ring *ring, uint64_t run, struct coxi_trace_span *ret,
-                       size_t max, size_t *n, uint64_t *dropped) COXI_REQUIRES(lock)
+                       size_t max, size_t *n) COXI_REQUIRES(lock)
 {
     uint64_t head = atomic_load_explicit(&ring->head, memory_order_acquire);
-    while (ring->tail < head && *n < max) {
-        uint64_t w[WORDS];
-        if (!copy_span(ring, ring->tail, w)) {
-            uint64_t now = atomic_load_explicit(&ring->head, memory_order_acquire);
-            uint64_t oldest = now - COXI_TRACE_RING_SPANS / 2;
-            *dropped += oldest - ring->tail;
-            ring->tail = oldest;
-            head = now;
-            continue;
-        }
-        ring->tail++;
-        if (w[4] == 0 || w[4] == run) {
+    uint64_t at = ring->tail;
+    for (; at < head && *n < max; at++) {
+        const struct item *item = &ring->items[at % COXI_TRACE_RING_SPANS];
+        if (item->of.run == 0 || item->of.run == run) {
             ret[(*n)++] = (struct coxi_trace_span){
-                .begin_ns = w[0],
-                .ns = w[1],
-                .closure = w[2],
-                .flow = w[3],
+                .begin_ns = item->begin_ns,
+                .ns = item->ns,
+                .closure = item->of.closure,
+                .flow = item->of.flow,
                 .thread = ring->thread.id,
-                .kind = (uint32_t)(w[5] >> 32),
-                .arg = (uint32_t)w[5],
+                .kind = (uint32_t)item->of.kind,
+                .arg = item->of.arg,
             };
         }
     }
+    make_room(ring, at);
 }
 
 int coxi_trace_drain(uint64_t run, struct coxi_trace_span *ret, size_t max,
@@ -218,13 +249,15 @@ int coxi_trace_drain(uint64_t run, struct coxi_trace_span *ret, size_t max,
     }
     if (!goes_on) { /* what is there is of an older trace */
         for (size_t i = 0; i < n_rings; i++) {
-            rings[i]->tail = atomic_load(&rings[i]->head);
+            make_room(rings[i], atomic_load(&rings[i]->head));
+            (void)take_lost(rings[i]);
         }
         traced_run = run;
         dropped = 0;
     }
     for (size_t i = 0; i < n_rings; i++) {
-        drain_ring(rings[i], run, ret, max, &n, &dropped);
+        drain_ring(rings[i], run, ret, max, &n);
+        dropped += take_lost(rings[i]);
     }
     atomic_store(&until_ns, now_ns + (uint64_t)COXI_TRACE_PATIENCE_MS * 1000000);
     atomic_store(&coxi_trace_flag, true);

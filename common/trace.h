@@ -67,10 +67,13 @@ static inline bool coxi_trace_is_on(void)
         (long)atomic_load_explicit(&coxi_trace_flag, memory_order_relaxed), 0L);
 }
 
-/* When a span begins; 0: there is no trace. */
+/* coxi_trace_begin while there is a trace. */
+uint64_t coxi_trace_begin_on(void);
+
+/* When a span begins; 0: there is no trace, or no room for the span, which counts as lost. */
 static inline uint64_t coxi_trace_begin(void)
 {
-    return coxi_trace_is_on() ? coxi_now_ns() : 0;
+    return coxi_trace_is_on() ? coxi_trace_begin_on() : 0;
 }
 
 /* Notes a span of the calling thread. */
@@ -94,15 +97,16 @@ uint64_t coxi_trace_works_for(void);
 /* Ends a span of what the thread does for a run. If that is none, nothing is noted. */
 void coxi_trace_end_part(uint64_t begin_ns, enum coxi_trace_kind kind, uint64_t arg);
 
-/* A number that no other span in any process has, or 0 if there is no trace. */
-uint64_t coxi_trace_flow(void);
+/* A number that no other span in any process has, for one that began at `begin_ns`; or 0 if
+ * that is 0. */
+uint64_t coxi_trace_flow(uint64_t begin_ns);
 
 /* The calling thread is number `n` of its kind. */
 void coxi_trace_number_thread(uint32_t n);
 
 /*
  * Begins a trace for `run`, or goes on with it, and moves spans to `ret`. Returns how many,
- * at most `max`; *ret_dropped: how many were overwritten. If *ret_more, there are more.
+ * at most `max`; *ret_dropped: how many were lost. If *ret_more, there are more.
  * COX_EBUSY: another run traces this process; COX_ENOMEM.
  */
 int coxi_trace_drain(uint64_t run, struct coxi_trace_span *ret, size_t max,

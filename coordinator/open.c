@@ -29,6 +29,7 @@
 #include "coordinator/closures/stragglers.h"
 #include "coordinator/closures/watch.h"
 #include "coordinator/datasets/dataset.h"
+#include "coordinator/discovery.h"
 #include "coordinator/monitor/exposed.h"
 #include "coordinator/monitor/monitor.h"
 #include "coordinator/monitor/stats.h"
@@ -160,7 +161,8 @@ static int open_door(struct cox_coordinator *c)
 /* Takes over the checkpoint directory. */
 static int prepare_directory(struct cox_coordinator *c)
 {
-    int r = coxi_save_prepare(c->options.checkpoint_dir, &c->saving.dir);
+    int r = coxi_save_via(c->options.checkpoint_via, &c->saving.via_client);
+    r = r == 0 ? coxi_save_prepare(c->options.checkpoint_dir, &c->saving.dir) : r;
     return r == 0 ? coxi_resume_claim(c) : r;
 }
 
@@ -174,16 +176,21 @@ static int prepare_key(struct cox_coordinator *c)
 }
 
 /* Makes everything that will run in this process; nothing runs yet. */
-static int prepare(struct cox_coordinator *c, const struct cox_cluster *cluster)
+static int prepare(struct cox_coordinator *c, const struct cox_cluster *cluster,
+                   uint64_t end_ms)
 {
     int r = prepare_key(c);
     r = r == 0 && c->options.checkpoint_dir != NULL ? prepare_directory(c) : r;
     r = r == 0 ? coxi_monitor_load(c) : r;
+    if (r == 0) {
+        coxi_exposed_tell(c);
+    }
     if (r == 0 && cluster->local) {
         r = coxi_local_start(cluster, &c->options, &c->site.key, &c->site.local,
                              &c->site.cluster);
     } else if (r == 0) {
         r = coxi_cluster_copy(cluster, &c->site.cluster);
+        r = r == 0 ? coxi_discovery_start(c, end_ms) : r;
     }
     if (r == 0) {
         r = coxi_links_new(c->options.peer_timeout_ms, &c->site.links);
@@ -232,7 +239,7 @@ static int start(struct cox_coordinator *c, const struct cox_cluster *cluster)
     int r = coxi_monitor_new(c);
     r = r == 0 ? coxi_events_start(c) : r;
     r = r == 0 ? coxi_exposed_start(c) : r;
-    r = r == 0 ? prepare(c, cluster) : r;
+    r = r == 0 ? prepare(c, cluster, end_ms) : r;
     if (r == 0) {
         r = coxi_loop_start(c->loop, "cox:loop");
         c->site.loop_runs = r == 0;
@@ -244,7 +251,8 @@ static int start(struct cox_coordinator *c, const struct cox_cluster *cluster)
     if (r == 0) {
         atomic_store(&c->ps.ready, true);
         coxi_door_open(c->workers->door);
-        r = coxi_opening_workers(c, end_ms);
+        r = coxi_discovery_register(c);
+        r = r == 0 ? coxi_opening_workers(c, end_ms) : r;
     }
     r = r == 0 ? coxi_tracing_open(c) : r;
     if (r == 0) {
@@ -461,6 +469,17 @@ static void close_ps(struct cox_coordinator *c)
     }
 }
 
+/* Ends the last threads that tell events. on_event may call functions, so nothing is
+ * freed before this. */
+static void stop_telling(struct cox_coordinator *c, const struct timespec *until)
+{
+    coxi_discovery_stop(c);
+    tell_untold(c);
+    coxi_monitor_flush(c, until);
+    coxi_events_stop(c);
+    coxi_monitor_stop(c, until);
+}
+
 int cox_close(struct cox_coordinator *c, int timeout_ms)
 {
     if (c == NULL) {
@@ -478,7 +497,7 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
     if (c->site.loop_runs) {
         r = stop_closures(c, &until, timeout_ms);
         coxi_exposed_end_trace(c);
-        coxi_tracing_close(c);
+        coxi_tracing_close(c, &until);
         stop_threads(c, &until);
         if (c->site.local == NULL) { /* daemons of a local cluster end anyway */
             release_ps(c);
@@ -488,11 +507,7 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
         /* runs mail that a callback posted when the loop stopped */
         coxi_loop_join(c->loop);
     }
-    tell_untold(c);
-    coxi_monitor_flush(c, &until);
-    /* on_event may call functions, so nothing is freed before this */
-    coxi_events_stop(c);
-    coxi_monitor_stop(c, &until);
+    stop_telling(c, &until);
     coxi_exposed_stop(c); /* before anything is freed that its pages tell of */
     coxi_trigger_stop(c); /* needed if cox_open has failed early */
     close_ps(c);

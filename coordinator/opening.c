@@ -59,7 +59,8 @@ static int check_list(const char *role, char *const *urls, uint32_t n)
 
 int coxi_opening_check(const struct cox_cluster *cluster)
 {
-    int r = cluster->local ? 0 : check_list("ps", cluster->ps, cluster->n_ps);
+    bool listed = !cluster->local && cluster->etcd == NULL;
+    int r = listed ? check_list("ps", cluster->ps, cluster->n_ps) : 0;
     return r == 0 && !cluster->local
                ? check_list("worker", cluster->workers, cluster->n_workers)
                : r;
@@ -96,10 +97,20 @@ static int check(struct cox_coordinator *c)
     return r != 0 ? r : alive;
 }
 
+/* Dials another address if the ps has moved meanwhile (discovery.h). */
+static int follow(struct cox_coordinator *c, struct coxi_psc *psc)
+{
+    char url[COXI_URL_MAX + 1];
+    coxi_lock(&c->ps.lock);
+    (void)snprintf(url, sizeof(url), "%s", c->site.cluster->ps[coxi_psc_index(psc)]);
+    coxi_unlock(&c->ps.lock);
+    return strcmp(url, coxi_psc_address(psc)) != 0 ? coxi_psc_follow(psc, url, 0) : 0;
+}
+
 static int reach(struct cox_coordinator *c, struct coxi_psc *psc, uint64_t end_ms)
 {
     int r;
-    while ((r = check(c)) == 0 &&
+    while ((r = check(c)) == 0 && (r = follow(c, psc)) == 0 &&
            (r = coxi_psc_wait(psc, coxi_left_ms(end_ms, CHECK_MS))) == COX_ETIMEDOUT) {
         if (coxi_now_ms() >= end_ms) {
             char text[COXI_TEXT_MAX];

@@ -17,6 +17,12 @@ static void fill_in(struct cox_options *o, const struct cox_cluster *cluster)
          * our address, which it learns only when cox_open has returned. */
         o->min_workers = cluster->n_workers > 0;
     }
+    if (o->listen == NULL && cluster->n_workers == 0) {
+        o->listen = cluster->listen;
+    }
+    if (o->listen == NULL && cluster->etcd != NULL) {
+        o->listen = "tcp://0.0.0.0:0"; /* workers find it in etcd */
+    }
 }
 
 /* Checks that there can be workers. */

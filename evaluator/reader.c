@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "cluster/cluster.h"
+#include "cluster/ps_watch.h"
 #include "common/clock.h"
 #include "common/defaults.h"
 #include "common/error.h"
@@ -291,9 +292,25 @@ static int wait_for_all(struct cox_reader *reader)
     return r;
 }
 
+/* Finds the addresses of a cluster in etcd. */
+static int find_all(struct cox_reader *reader)
+{
+    struct coxi_ps_watch *watch = NULL;
+    if (reader->cluster->etcd == NULL) {
+        return 0;
+    }
+    int r = coxi_ps_watch_start(
+        &(struct coxi_ps_watch_options){.cluster = reader->cluster}, &watch);
+    r = r == 0 ? coxi_ps_watch_wait(watch, reader->options.timeout_ms) : r;
+    r = r == 0 ? coxi_ps_watch_take(watch, reader->cluster) : r;
+    coxi_ps_watch_stop(watch);
+    return r;
+}
+
 static int start(struct cox_reader *reader, const struct cox_cluster *cluster)
 {
     int r = coxi_cluster_copy(cluster, &reader->cluster);
+    r = r == 0 ? find_all(reader) : r;
     if (r == 0) {
         r = coxi_links_new(PEER_TIMEOUT_MS, &reader->links);
     }

@@ -179,8 +179,7 @@ static ssize_t read_stream(void *cls, uint64_t at, char *to, size_t room)
 {
     struct coxi_http_stream *stream = cls;
     (void)at;
-    if (stream->client == NULL || stream->client->state == COXI_HTTP_DOOMED ||
-        atomic_load(&stream->client->server->ends)) {
+    if (stream->client == NULL || stream->client->state == COXI_HTTP_DOOMED) {
         return MHD_CONTENT_READER_END_WITH_ERROR;
     }
     if (stream->sent == stream->out.len && !stream->is_last && fill(stream) != 0) {

@@ -30,7 +30,8 @@ enum {
     SWEEP_MS = 500,    /* how often connections are looked at */
     REST_MS = 100,     /* after accept has failed for lack of descriptors */
     ACCEPTS_MAX = 16,  /* in one turn */
-    END_TURNS_MAX = 8, /* turns of libmicrohttpd at the end */
+    LAST_TURNS = 4,    /* turns of libmicrohttpd with the last events, */
+    END_TURNS_MAX = 8, /* ... and at the end */
     SHARE = 5, /* the thread takes at most one part in five of a core's time, ... */
     REST_MOST_MS = 100,
 };
@@ -246,6 +247,20 @@ static int sleep_ms(struct coxi_http_server *server)
     return server->n_clients > 0 || !can_accept(server) ? SWEEP_MS : -1;
 }
 
+/* Readers of events get those that are there, as far as their sockets take them at once. */
+static void tell_last(struct coxi_http_server *server)
+{
+    for (int i = 0; i < LAST_TURNS && server->n_streams > 0; i++) {
+        for (struct coxi_http_client *client = server->clients;
+             i == 0 && client != NULL; client = client->next) {
+            if (client->stream != NULL && client->stream->route->events != NULL) {
+                coxi_http_resume(client->stream);
+            }
+        }
+        (void)MHD_run(server->daemon);
+    }
+}
+
 /* libmicrohttpd lets nobody wait for it at the end whose stream it holds. */
 static void end_all(struct coxi_http_server *server)
 {
@@ -320,6 +335,7 @@ static void *serve(void *arg)
             sweep(server);
         }
     }
+    tell_last(server);
     end_all(server);
     return NULL;
 }

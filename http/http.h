@@ -116,8 +116,8 @@ const char *coxi_http_url(const struct coxi_http_server *server);
  * NULL. */
 void coxi_http_wake(struct coxi_http_server *server);
 
-/* Closes all connections, and waits for the server's thread. Takes NULL. Not within
- * functions of routes. */
+/* Readers of events get those that are there, as far as they take them at once. Then closes all
+ * connections, and waits for the server's thread. Takes NULL. Not within functions of routes. */
 void coxi_http_stop(struct coxi_http_server *server);
 
 #endif

@@ -163,7 +163,8 @@ int coxi_http_listen(const struct coxi_http_options *options, int *ret_fd,
     if (!options->open && !is_loopback(found->ai_addr)) {
         r = coxi_error(COX_EADDRESS,
                        "other hosts reach %s, and whoever reaches it may read what is "
-                       "served there: listen at 127.0.0.1, or say that it is open",
+                       "served there: listen at 127.0.0.1, or say that it is open "
+                       "(cox_options.http_open, --http-open)",
                        options->address);
     }
     if (r == 0) {

@@ -140,7 +140,8 @@ int coxi_daemon_settle(struct coxi_daemon_options *options, const char *role)
         return 0;
     }
     if (is_tcp) {
-        (void)snprintf(options->url, sizeof(options->url), "tcp://127.0.0.1:0");
+        (void)snprintf(options->url, sizeof(options->url), "tcp://%s:0",
+                       options->is_found ? "0.0.0.0" : "127.0.0.1");
     } else {
         r = coxi_directory_held(options->dir, &options->dir_lock);
     }

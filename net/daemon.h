@@ -24,7 +24,7 @@ struct coxi_daemon_options {
     const char *log_format;
     const char *alerts;
     int64_t log_max;
-    int64_t index;
+    int64_t index; /* negative: not given */
     int64_t peer_timeout_ms;
     const char *local_path;
     const char *key_file;
@@ -33,11 +33,13 @@ struct coxi_daemon_options {
     const char *seal;
     bool insecure;
     int64_t parent;
+    int64_t end_without_client_s;
     /* no options: `listen` as a URL; the content of key_file; the directory that
      * coxi_daemon_settle has made, and its lock */
     char url[COXI_URL_MAX + 1];
     struct coxi_key key;
     bool has_keys; /* the program reads keys from elsewhere; set before _start */
+    bool is_found; /* peers on other hosts learn the address; set before _settle */
     char dir[64];
     int dir_lock;
 };
@@ -46,15 +48,17 @@ struct coxi_daemon_options {
     {.name = "listen",                                                                 \
      .type = COXI_OPTION_STRING,                                                       \
      .offset = offsetof(config, daemon.listen),                                        \
-     .help = "address to listen at: host:port (port 0: any), which needs a key, or "   \
-             "ipc:///path (default: with a key tcp://127.0.0.1:0, without one a "      \
-             "socket in a new directory that only this user may enter)"},              \
+     .help =                                                                           \
+         "address to listen at: host:port (port 0: any), which needs a key, or "       \
+         "ipc:///path (default: of this process's task in the environment, see "       \
+         "coxswain cluster explain; without one, with a key tcp://127.0.0.1:0, else "  \
+         "a socket in a new directory that only this user may enter)"},                \
         {.name = "index",                                                              \
          .type = COXI_OPTION_INT,                                                      \
          .offset = offsetof(config, daemon.index),                                     \
          .max = 65535,                                                                 \
-         .fallback = "0",                                                              \
-         .help = "place in the cluster's list, from 0"},                               \
+         .help = "place in the cluster's list, from 0 (default: of this process's "    \
+                 "task in the environment, else 0)"},                                  \
         {.name = "address-file",                                                       \
          .type = COXI_OPTION_STRING,                                                   \
          .offset = offsetof(config, daemon.address_file),                              \
@@ -124,6 +128,13 @@ struct coxi_daemon_options {
          .offset = offsetof(config, daemon.user),                                      \
          .help = "started as root: run as this user, a name or number, once the key "  \
                  "is read; root needs it, also to stay root (--user root)"},           \
+        {.name = "end-without-client",                                                 \
+         .type = COXI_OPTION_INT,                                                      \
+         .offset = offsetof(config, daemon.end_without_client_s),                      \
+         .max = 1000000,                                                               \
+         .help =                                                                       \
+             "end with exit code 0 when the last client has gone and no other has "    \
+             "come for this many seconds; 0: never"},                                  \
         {.name = "parent",                                                             \
          .type = COXI_OPTION_INT,                                                      \
          .offset = offsetof(config, daemon.parent),                                    \

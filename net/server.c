@@ -146,7 +146,7 @@ static bool is_quiet(struct coxi_server *server)
 static void log_not_reached(struct coxi_server *server, const char *text)
 {
     coxi_log(is_quiet(server) ? COXI_LOG_DEBUG : COXI_LOG_WARN, "not_reached",
-             "address=%s error=\"%s\"", server->options.dial, text);
+             "address=%s error=\"%s\"", coxi_address_get(&server->dial), text);
 }
 
 /* Logs that a connection was closed. A peer may have one closed as often as it likes, so
@@ -198,7 +198,8 @@ static int dial(struct coxi_connection *connection)
     struct coxi_link *link;
     const struct coxi_hello self = own_hello(&connection->peer, connection->channel);
     const struct coxi_guard guard = coxi_hello_guard(server->options.key, &self);
-    int r = coxi_link_connect(server->options.dial, &guard, CONNECT_MS, &link);
+    const char *url = coxi_address_get(&server->dial);
+    int r = coxi_link_connect(url, &guard, CONNECT_MS, &link);
     if (r != 0) {
         return r;
     }
@@ -211,6 +212,10 @@ static int dial(struct coxi_connection *connection)
     coxi_link_listen_to(link, &link_events, connection);
     coxi_lock(&server->lock);
     bool stopping = server->stopping;
+    bool moved = url != coxi_address_get(&server->dial);
+    if (connection->control == NULL) {
+        server->dialled = link;
+    }
     /* the control connection is not in the list of connections */
     if (connection->peer.number == 0) {
         connection->peer.number = ++server->n_begun;
@@ -219,6 +224,8 @@ static int dial(struct coxi_connection *connection)
     coxi_unlock(&server->lock);
     if (stopping) {
         coxi_link_close(link, COX_ECANCELLED, "the daemon is ending");
+    } else if (moved) {
+        coxi_link_close(link, COX_ECLOSED, "the client has moved");
     }
     (void)say_hello(&connection->peer, connection->channel);
     return 0;
@@ -386,6 +393,9 @@ static void accepted(void *arg, struct coxi_link *link)
 
 int coxi_server_dial_data(struct coxi_server *server, const struct coxi_peer *control)
 {
+    if (!server->dials) {
+        return coxi_error(COX_EPROTO, "a server that listens dials nobody");
+    }
     struct coxi_connection *connection = calloc(1, sizeof(*connection));
     if (connection == NULL) {
         return coxi_error_memory("a connection");
@@ -400,18 +410,21 @@ int coxi_server_dial_data(struct coxi_server *server, const struct coxi_peer *co
     return r;
 }
 
-/* Pauses between two connections; false: the server stops. */
-static bool rest(struct coxi_server *server, int rest_ms)
+/* Serves the peer that is dialled, once. Returns 0, or the reason why it failed. */
+static int serve_dialled(struct coxi_server *server)
 {
-    struct timespec until = coxi_deadline(rest_ms);
-    coxi_lock(&server->lock);
-    server->quiet = rest_ms >= REST_MAX_MS / 2;
-    while (!server->stopping &&
-           coxi_wait_until(&server->changed, &server->lock, &until)) {
+    struct coxi_connection connection = {.peer.server = server, .dialled = true};
+    int r = serve(&connection);
+    if (connection.peer.link == NULL) {
+        log_not_reached(server, coxi_error_text());
     }
-    bool go_on = !server->stopping;
+    coxi_lock(&server->lock);
+    server->dialled = NULL;
     coxi_unlock(&server->lock);
-    return go_on;
+    coxi_link_unref(connection.peer.link);
+    coxi_buffer_fini(&connection.peer.scratch);
+    coxi_buffer_fini(&connection.peer.aside);
+    return r;
 }
 
 /* Dials the peer and serves the connection, again and again until the server stops. */
@@ -420,35 +433,22 @@ static void *dialler_thread(void *arg)
     struct coxi_server *server = arg;
     uint64_t random = coxi_random_id();
     int rest_ms = REST_FIRST_MS;
-    coxi_lock(&server->lock);
-    while (!server->started && !server->stopping) {
-        coxi_wait_for_work(&server->changed, &server->lock);
-    }
-    coxi_unlock(&server->lock);
+    uint64_t n_redials;
+    bool goes_on;
+    coxi_server_await_dial(server, &n_redials);
     do {
-        struct coxi_connection connection = {.peer.server = server, .dialled = true};
-        int r = serve(&connection);
-        if (connection.peer.link == NULL) {
-            log_not_reached(server, coxi_error_text());
-        }
-        coxi_link_unref(connection.peer.link);
-        coxi_buffer_fini(&connection.peer.scratch);
-        coxi_buffer_fini(&connection.peer.aside);
+        uint64_t before = n_redials;
+        int r = serve_dialled(server);
         rest_ms = r == 0 ? REST_FIRST_MS : rest_ms * 2;
         rest_ms = rest_ms < REST_MAX_MS ? rest_ms : REST_MAX_MS;
         /* The pause is random, because many clients that lost the same peer must not
          * dial it all at once. */
-    } while (
-        rest(server, rest_ms / 2 + (int)(coxi_rand(&random) % (unsigned)rest_ms) / 2));
+        int pause_ms = rest_ms / 2 + (int)(coxi_rand(&random) % (unsigned)rest_ms) / 2;
+        goes_on =
+            coxi_server_rest(server, pause_ms, pause_ms >= REST_MAX_MS / 2, &n_redials);
+        rest_ms = n_redials == before ? rest_ms : REST_FIRST_MS;
+    } while (goes_on);
     return NULL;
-}
-
-void coxi_server_dial_stop(struct coxi_server *server)
-{
-    coxi_lock(&server->lock);
-    server->stopping = true;
-    (void)pthread_cond_broadcast(&server->changed);
-    coxi_unlock(&server->lock);
 }
 
 /* ---- the server */
@@ -466,6 +466,9 @@ int coxi_server_open(const struct coxi_server_options *options,
     coxi_cond_init(&server->changed);
     int r = coxi_links_new(options->peer_timeout_ms, &server->links);
     if (r == 0 && options->dial != NULL) {
+        r = coxi_server_redial(server, options->dial);
+    }
+    if (r == 0 && (options->dial != NULL || options->dials)) {
         r = coxi_thread_start(&server->dialler, "cox:dial", dialler_thread, server);
         server->dials = r == 0;
     } else if (r == 0) {
@@ -493,10 +496,15 @@ void coxi_server_start(struct coxi_server *server)
     }
 }
 
-const char *coxi_server_url(const struct coxi_server *server)
+const char *coxi_server_url(struct coxi_server *server)
 {
-    return server->listener != NULL ? coxi_listener_url(server->listener)
-                                    : server->options.dial;
+    if (server->listener != NULL) {
+        return coxi_listener_url(server->listener);
+    }
+    coxi_lock(&server->lock);
+    const char *url = server->has_dial ? coxi_address_get(&server->dial) : "";
+    coxi_unlock(&server->lock);
+    return url;
 }
 
 struct coxi_links *coxi_server_links(struct coxi_server *server)
@@ -547,6 +555,7 @@ void coxi_server_free(struct coxi_server *server)
     if (server != NULL) {
         coxi_server_stop(server);
         coxi_links_free(server->links);
+        coxi_address_fini(&server->dial);
         (void)pthread_cond_destroy(&server->changed);
         coxi_mutex_fini(&server->lock);
         free(server);

@@ -65,6 +65,7 @@ struct coxi_server_events {
 struct coxi_server_options {
     const char *listen;
     const char *dial;       /* the peer to dial instead of listening; NULL: none */
+    bool dials;             /* the same, but coxi_server_redial tells whom */
     struct coxi_hello self; /* our greeting; `channel` is the peer's */
     int peer_timeout_ms;
     const struct coxi_key *key; /* the run's, borrowed; NULL: nobody proves anything */
@@ -83,15 +84,20 @@ int coxi_server_open(const struct coxi_server_options *options,
                      struct coxi_server **ret);
 void coxi_server_start(struct coxi_server *server);
 
-/* The address that peers dial, or the address that the server dials. */
-const char *coxi_server_url(const struct coxi_server *server);
+/* The address that peers dial, or the address that the server dials ("": it is not known
+ * yet). */
+const char *coxi_server_url(struct coxi_server *server);
 
 /*
  * Dials the peer of `control` once more, for a data connection. If that fails,
  * `control` is closed, which restarts the session. COX_EPROTO: there are too many
- * connections already.
+ * connections already, or the server listens.
  */
 int coxi_server_dial_data(struct coxi_server *server, const struct coxi_peer *control);
+
+/* For a server that dials: from now on it dials the peer at `url`. If that is another
+ * address, the connection to the old one is closed. One thread at a time. COX_ENOMEM. */
+int coxi_server_redial(struct coxi_server *server, const char *url);
 
 /* Stops dialling; existing connections stay. */
 void coxi_server_dial_stop(struct coxi_server *server);

@@ -4,6 +4,7 @@
 
 #include "common/log.h"
 #include "common/sync.h"
+#include "net/address.h"
 #include "net/server.h"
 
 enum {
@@ -16,9 +17,13 @@ struct coxi_server {
     struct coxi_links *links;
     struct coxi_listener *listener;
     pthread_t dialler;
-    bool dials;             /* its dialling thread exists */
-    struct coxi_mutex lock; /* comes before the lock of the links */
-    pthread_cond_t changed; /* signals `started` or `stopping` */
+    bool dials;               /* its dialling thread exists */
+    struct coxi_mutex lock;   /* comes before the lock of the links */
+    pthread_cond_t changed;   /* signals `started`, `stopping` and `dial` */
+    struct coxi_address dial; /* of the peer that is dialled; written under the lock */
+    bool has_dial COXI_GUARDED_BY(lock);             /* it is known */
+    uint64_t n_redials COXI_GUARDED_BY(lock);        /* how often it has changed */
+    struct coxi_link *dialled COXI_GUARDED_BY(lock); /* the connection to it; or NULL */
     bool started COXI_GUARDED_BY(lock);
     bool stopping COXI_GUARDED_BY(lock); /* nothing is dialled any more */
     /* the peer has been away for long, so failures to dial it are not logged */
@@ -53,6 +58,14 @@ struct coxi_connection {
 /* Closes accepted connections whose peer has not greeted within the time after which a
  * silent peer is given up. Heartbeats do not help. */
 void coxi_server_close_late(struct coxi_server *server);
+
+/* Waits until there is somebody to dial, or the server stops. */
+void coxi_server_await_dial(struct coxi_server *server, uint64_t *ret_n_redials);
+
+/* Pauses between two connections, or until there is another address: then there are more
+ * than *n_redials. `quiet`: later failures are not logged. False: the server stops. */
+bool coxi_server_rest(struct coxi_server *server, int rest_ms, bool quiet,
+                      uint64_t *n_redials);
 
 /*
  * Shares. The members of a run on a server that runs share, and a run's readers on any

@@ -155,19 +155,39 @@ document.getElementById("scheme").addEventListener("click", () => {
   setScheme(scheme);
 });
 
-const links = [...document.querySelectorAll("nav a")];
+const nav = document.querySelector("nav");
+const links = [...nav.querySelectorAll("a")];
 document.addEventListener("keydown", (event) => {
   const target = event.target;
   const types = target.matches("input[type=search], select, textarea");
   const chosen = /^[1-9]$/.test(event.key) && !types && !event.ctrlKey && !event.metaKey && !event.altKey ? links[event.key - 1] : undefined;
   chosen?.click();
 });
-const inView = new IntersectionObserver((entries) => {
-  for (const entry of entries) {
-    links.find((a) => a.hash === `#${entry.target.id}`).toggleAttribute("aria-current", entry.isIntersecting);
+// The section at the top is the current one. The last ones cannot come to the top: there it is the one that
+// was asked for, until the reader scrolls.
+let asked = location.hash;
+
+function markSection() {
+  const top = document.querySelector("header").getBoundingClientRect().bottom + 60;
+  const sections = [...document.querySelectorAll("main section")];
+  const wanted = sections.find((s) => `#${s.id}` === asked && s.getBoundingClientRect().top < innerHeight);
+  const current = wanted ?? sections.findLast((s) => s.getBoundingClientRect().top <= top) ?? sections[0];
+  links.forEach((a) => a.toggleAttribute("aria-current", a.hash === `#${current.id}`));
+}
+
+nav.addEventListener("click", (event) => {
+  if (event.target.hash) {
+    asked = event.target.hash;
+    document.querySelector(asked).scrollIntoView(); // Chromium ignores a link while it still scrolls to the one before
+    markSection();
   }
-}, { rootMargin: "-30% 0px -65% 0px" });
-document.querySelectorAll("main section").forEach((section) => inView.observe(section));
+});
+for (const kind of ["wheel", "touchmove", "keydown", "pointerdown"]) {
+  addEventListener(kind, (event) => (asked = nav.contains(event.target) || /^[1-9]$/.test(event.key) ? asked : ""), { passive: true });
+}
+addEventListener("scroll", () => requestAnimationFrame(markSection), { passive: true });
+addEventListener("resize", markSection);
+markSection();
 document.querySelectorAll("form").forEach((form) => form.addEventListener("submit", (event) => event.preventDefault()));
 
 run();

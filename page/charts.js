@@ -57,8 +57,10 @@ function reduce(x, y, width, from, to) {
   return [rx, ry];
 }
 
-// An exponential moving average that begins with the first value.
-function smoothed(y, weight) {
+// An exponential moving average that begins with the first value. It looks back at a twentieth of the
+// values at most: a short curve would lag behind by much of its length.
+function smoothed(y, most) {
+  const weight = Math.min(most, Math.max(0, 1 - 20 / y.length));
   let mean = 0;
   let sum = 0;
   return y.map((value) => {

@@ -38,9 +38,14 @@ const rank = (peer) => ["down", "waits", "up", "gone"].indexOf(stateOf(peer)[1])
 
 export const workerName = (worker) => (worker.name ? String(worker.name) : `worker ${worker.index}`);
 
-// Steps that one is at, of those that it can run at a time.
-const busy = (worker) =>
-  isNumber(worker.slots) ? `${number(worker.running ?? 0)} of ${number(worker.slots)}` : number(worker.running);
+// Steps that one is at, of those that it can run at a time, and those that it has for afterwards.
+function busy({ running = 0, slots }) {
+  if (!isNumber(slots)) {
+    return number(running);
+  }
+  const next = running > slots ? `, ${number(running - slots)} next` : "";
+  return `${number(Math.min(running, slots))} of ${number(slots)}${next}`;
+}
 
 function quantile(sorted, q) {
   return sorted.length === 0 ? null : sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))];
@@ -80,7 +85,7 @@ export class Fleet {
       { label: "Steps/s", kind: "number", text: (w) => rate(w.rate), order: (w) => w.rate, share: (w) => w.rate / this.most.rate },
       {
         label: "Step time", kind: "number", order: (w) => w.step_us, share: (w) => w.step_us / this.most.step,
-        text: (w) => micros(w.step_us) + (slow(w) ? " slow" : ""), tone: (w) => (slow(w) ? "warn" : ""),
+        text: (w) => micros(w.step_us > 0 ? w.step_us : null) + (slow(w) ? " slow" : ""), tone: (w) => (slow(w) ? "warn" : ""),
       },
       { label: "Running", kind: "number", text: busy, order: (w) => w.running },
       { label: "Done", kind: "number", text: (w) => number(w.done), order: (w) => w.done },

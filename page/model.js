@@ -16,6 +16,7 @@ class Scalar {
     this.y = [];
     this.seq = []; // of their records
     this.odd = null; // the newest value, if it is no number: "NaN"
+    this.oddSince = null; // the step of the first such value after the last number
     this.version = 0;
   }
 
@@ -35,6 +36,7 @@ class Scalar {
 
   // A client goes on from a checkpoint: what was logged after it is void, because it is logged again.
   forget(resumed) {
+    this.odd = null;
     const isKept = resumed.seq > 0 ? (i) => this.seq[i] <= resumed.seq : (i) => this.x[i] <= resumed.closure;
     const kept = this.x.map((_, i) => isKept(i));
     for (const column of this.columns()) {
@@ -92,6 +94,7 @@ export class Model {
     this.restarts = []; // {step, t}
     this.marksVersion = 0;
     this.commitsBefore = null;
+    this.endedT = null; // when a step has ended last, or there was nothing to do
     this.over = false; // the run has said that it ended
   }
 
@@ -102,7 +105,7 @@ export class Model {
     }
     this.seq = record.seq;
     if (isNumber(record.t)) {
-      this.begun ??= record.t;
+      this.begun = Math.min(this.begun ?? record.t, record.t); // a clock may be set back
       this.newest = record.t;
     }
     const take = TAKERS[record.kind];
@@ -132,6 +135,11 @@ export class Model {
     }
   }
 
+  // For how many seconds no step has ended, although some are scheduled.
+  silence() {
+    return this.sample === null || this.endedT === null ? 0 : Math.max(0, this.sample.t - this.endedT);
+  }
+
   // Steps a second over the last samples.
   recentRate(seconds = 30) {
     const { t, rate } = this.curves;
@@ -152,6 +160,7 @@ const TAKERS = {
     const before = model.run;
     model.run = record;
     model.over = false;
+    model.endedT = null;
     model.configVersion++;
     const again = before !== null && (before.pid !== record.pid || before.generation !== record.generation);
     if (again) {
@@ -173,6 +182,7 @@ const TAKERS = {
 
   sample(model, record) {
     const curves = model.curves;
+    dropFrom(curves, record.t);
     const last = curves.t.length - 1;
     const since = last >= 0 ? record.t - curves.t[last] : 0;
     let commits = null;
@@ -185,7 +195,13 @@ const TAKERS = {
       pushSample(curves, record.t - since + 0.001, null, null);
     }
     pushSample(curves, record.t, record, commits);
+    const settled = (s) => (s?.done ?? 0) + (s?.failed ?? 0);
+    const isWaiting = (record.queued ?? 0) + (record.in_flight ?? 0) > 0;
+    if (!isWaiting || model.endedT === null || model.endedT > record.t || settled(record) !== settled(model.sample)) {
+      model.endedT = record.t;
+    }
     model.sample = record;
+    model.over = model.over || record.over === true;
     model.curvesVersion++;
   },
 
@@ -215,6 +231,7 @@ const TAKERS = {
       const scalar = model.scalar(String(record.name), String(record.source ?? "client"));
       scalar?.push(record.seq, record.step, record.t, value);
       if (scalar !== null) {
+        scalar.oddSince = scalar.odd === null ? record.step : scalar.oddSince;
         scalar.odd = value === null ? String(record.value) : null;
       }
     }
@@ -239,6 +256,15 @@ const TAKERS = {
     model.marksVersion++;
   },
 };
+
+// Samples from `t` on were taken before the clock was set back: a curve's times must rise.
+function dropFrom(curves, t) {
+  let n = curves.t.length;
+  while (n > 0 && curves.t[n - 1] >= t) {
+    n--;
+  }
+  Object.values(curves).forEach((column) => column.splice(n));
+}
 
 function pushSample(curves, t, record, commits) {
   const { workers_ready: ready, ps_bytes: bytes, rate, queued, in_flight } = record ?? {};

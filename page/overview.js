@@ -4,6 +4,8 @@ import { stateOf, workerName } from "./fleet.js";
 import { Table } from "./table.js";
 
 const ALERTS_MAX = 4;
+const STALLED_S = 10; // without the end of a step,
+const STALLED_STEPS = 3; // or so many times what a step takes
 
 const isDown = (peer) => ["down", "waits"].includes(stateOf(peer)[1]);
 
@@ -43,7 +45,7 @@ export class Overview {
 
   status() {
     const { model, link } = this;
-    if (link.state === "over") {
+    if (link.state === "over" || model.over) {
       return { word: "over", tone: "" };
     }
     if (link.state === "connecting") {
@@ -55,13 +57,21 @@ export class Overview {
     }
     const { ps, workers } = this.down();
     if (ps.length > 0) {
-      return { word: `waits for ${ps.length === 1 ? `ps ${ps[0].index}` : `${ps.length} ps`}`, tone: "bad" };
+      return { word: `waits for ${psNames(ps)}`, tone: "bad" };
+    }
+    if (this.isStalled()) {
+      return { word: "stalled", tone: "warn" };
     }
     if (workers.length > 0) {
       return { word: `${workers.length === 1 ? workerName(workers[0]) : plural(workers.length, "worker")} away`, tone: "warn" };
     }
     const { queued = 0, in_flight: flying = 0 } = model.sample ?? {};
     return queued + flying === 0 && model.sample !== null ? { word: "idle", tone: "" } : { word: "training", tone: "good" };
+  }
+
+  isStalled() {
+    const longest = Math.max(0, ...[...this.model.workers.values()].map((w) => w.step_us ?? 0));
+    return this.model.silence() > Math.max(STALLED_S, (STALLED_STEPS * longest) / 1e6);
   }
 
   head(status) {
@@ -83,20 +93,30 @@ export class Overview {
   }
 
   sentence(status) {
-    const { sample, newest } = this.model;
+    const { model } = this;
+    const { sample, newest } = model;
     if (sample === null) {
       return this.link.state === "lost" ? "The client does not answer. Trying again." : "Waiting for the first numbers.";
     }
-    const speed = this.model.recentRate();
+    const speed = model.recentRate();
     const done = `${plural(sample.done ?? 0, "step")} done`;
     if (status.word === "over") {
-      return `This run is over: ${done}. Last heard of at ${clock(newest)}.`;
+      return model.over ? `This run is over since ${clock(newest)}: ${done}.`
+        : `Nothing was heard of this run after ${clock(newest)}: ${done}. Its client has not closed it, so it was killed, or it stands still.`;
     }
     if (status.word === "no answer") {
       return `The client does not answer since ${clock(newest)}; this page tries again by itself. Until then: ${done}.`;
     }
     if (status.word === "idle") {
       return `${done}. No step waits or is under way.`;
+    }
+    const { ps } = this.down();
+    if (ps.length > 0) { // the speed before says nothing of the time left
+      return `${done}. The run waits for ${psNames(ps)}.`;
+    }
+    const silent = model.silence();
+    if (silent > STALLED_S) {
+      return `${done}. No step has ended for ${duration(silent)}.`;
     }
     const { left } = this.extent();
     const eta = left > 0 ? ` About ${duration(left)} left, until ${clock(Date.now() / 1000 + left)}.` : "";
@@ -148,7 +168,7 @@ export class Overview {
     this.tile("Table rows", short(s.table_rows));
     this.tile("Memory on ps", bytes(s.ps_bytes));
     const last = model.checkpoints[model.checkpoints.length - 1];
-    this.tile("Last checkpoint", last === undefined ? null : `${last.number}, ${ago(last.t, model.newest)}`);
+    this.tile("Last checkpoint", last === undefined ? null : `${last.number}, ${this.link.state === "live" && !model.over ? ago(last.t, model.newest) : `at ${clock(last.t)}`}`);
     this.tile("Rounds", s.rounds > 0 ? short(s.rounds) : null);
     this.tile("Sent again", s.put_back > 0 ? short(s.put_back) : null);
   }
@@ -167,13 +187,20 @@ export class Overview {
 
   // What is wrong now, with the text of the event that told it.
   warn() {
-    const { ps, workers } = this.link.state === "live" ? this.down() : { ps: [], workers: [] };
-    const list = ps.map((p) => ({ tone: "bad", name: `ps ${p.index} is ${stateOf(p)[0]}`, text: this.lastText("ps", p.index) }));
+    const isLive = this.link.state === "live" && !this.model.over;
+    const { ps, workers } = isLive ? this.down() : { ps: [], workers: [] };
+    const list = ps.map((p) => ({
+      tone: "bad", name: `ps ${p.index} ${p.state === "silent" ? "does not answer" : `is ${stateOf(p)[0]}`}`, text: this.lastText("ps", p.index),
+    }));
     if (workers.length > ALERTS_MAX) {
       list.push({ tone: "warn", name: `${workers.length} workers are not ready`, text: "The table of workers has them first." });
     } else {
       list.push(...workers.map((w) => ({ tone: "warn", name: `${workerName(w)}: ${stateOf(w)[0]}`, text: this.lastText("worker", w.index) })));
     }
+    if (isLive && ps.length === 0 && this.isStalled()) {
+      list.push({ tone: "warn", name: "No step ends.", text: this.blockedText() });
+    }
+    list.push(...this.oddCurves());
     const key = JSON.stringify(list);
     if (key !== this.shownAlerts) {
       this.shownAlerts = key;
@@ -183,12 +210,34 @@ export class Overview {
     }
   }
 
+  // Why no step ends, as the client has told since the last one.
+  blockedText() {
+    const event = this.model.events.findLast((e) => (e.code ?? e.name) === "blocked" && e.t >= this.model.endedT);
+    return event === undefined ? "" : ` ${event.text ?? ""}`;
+  }
+
+  // Curves whose newest value is no number.
+  oddCurves() {
+    const list = [];
+    for (const [name, sources] of this.model.scalars) {
+      for (const scalar of sources.values()) {
+        if (scalar.odd !== null) {
+          list.push({ tone: "bad", name: `${name} is ${scalar.odd}`, text: ` since step ${number(scalar.oddSince)}` });
+        }
+      }
+    }
+    const more = list.length - ALERTS_MAX;
+    return more > 0 ? [...list.slice(0, ALERTS_MAX), { tone: "bad", name: `${plural(more, "more curve")} without a number`, text: "" }] : list;
+  }
+
   lastText(kind, index) {
     const isOfOther = (e) => kind === "ps" && isNumber(e.worker); // a worker does not reach the ps
     const event = this.model.events.findLast((e) => e[kind] === index && !isOfOther(e) && (e.level === "warning" || e.level === "error"));
     return event === undefined ? "" : ` ${event.text ?? ""}`;
   }
 }
+
+const psNames = (ps) => (ps.length === 1 ? `ps ${ps[0].index}` : `${ps.length} ps`);
 
 const epochOf = (data) => (data.epochs > 0 ? `Epoch ${Math.min(data.epoch + 1, data.epochs)} of ${data.epochs}: ` : "");
 

@@ -54,15 +54,18 @@ static struct runs take_runs(struct coxi_tenants *tenants)
         }                                                                              \
     } while (0)
 
-/* The same for latencies. */
-#define LATENCIES(m, runs, name, help, latency)                                        \
-    do {                                                                               \
-        coxi_openmetrics_family(m, COXI_LATENCIES, name, "seconds", help);             \
-        for (uint32_t i_ = 0; i_ < (runs)->n; i_++) {                                  \
-            const struct run *run = &(runs)->all[i_];                                  \
-            coxi_openmetrics_latency(m, OF_RUN(run), latency);                         \
-        }                                                                              \
-    } while (0)
+/* How long pulls, or commits, of each run took. */
+static void put_times(struct coxi_openmetrics *m, const struct runs *runs, bool pulls)
+{
+    for (uint32_t i = 0; i < runs->n; i++) {
+        const struct coxi_request_times *times = runs->all[i].tenant->times;
+        struct coxi_latency all = {0};
+        for (size_t k = 0; k < COXI_REQUEST_TIMES; k++) {
+            coxi_latency_sum(&all, pulls ? &times[k].pulls : &times[k].commits);
+        }
+        coxi_openmetrics_latency(m, OF_RUN(&runs->all[i]), &all);
+    }
+}
 
 static void put_work(struct coxi_openmetrics *m, const struct runs *runs)
 {
@@ -75,12 +78,12 @@ static void put_work(struct coxi_openmetrics *m, const struct runs *runs)
            run->counts.all.duplicates);
     COUNTS(m, runs, COXI_COUNTER, "coxswain_ps_pulled_infinite", "",
            "Numbers that were sent to pulls as infinite.", run->counts.infinite);
-    LATENCIES(m, runs, "coxswain_ps_pull_seconds",
-              "From the arrival of a pull until it is answered.",
-              &run->tenant->times.pulls);
-    LATENCIES(m, runs, "coxswain_ps_commit_seconds",
-              "From the arrival of a commit until it is answered.",
-              &run->tenant->times.commits);
+    coxi_openmetrics_family(m, COXI_LATENCIES, "coxswain_ps_pull_seconds", "seconds",
+                            "From the arrival of a pull until it is answered.");
+    put_times(m, runs, true);
+    coxi_openmetrics_family(m, COXI_LATENCIES, "coxswain_ps_commit_seconds", "seconds",
+                            "From the arrival of a commit until it is answered.");
+    put_times(m, runs, false);
     coxi_openmetrics_family(m, COXI_LATENCIES, "coxswain_ps_gradient_staleness", "",
                             "Updates that the values missed from which a gradient was "
                             "computed.");

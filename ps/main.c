@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "cluster/daemon_view.h"
+#include "common/clock.h"
 #include "common/error.h"
 #include "common/log.h"
 #include "common/loop.h"
@@ -13,11 +15,13 @@
 #include "net/daemon.h"
 #include "net/keyring.h"
 #include "ps/exposed.h"
+#include "ps/registered.h"
 #include "ps/service.h"
 
 struct config {
     struct coxi_daemon_options daemon;
     struct coxi_serve_options http;
+    struct coxi_etcd_settings etcd;
     int64_t memory_max;
     int64_t run_bytes_max;
     int64_t run_variables_max;
@@ -25,11 +29,13 @@ struct config {
     const char *checkpoint_root;
     const char *run_keys;
     int64_t runs;
+    int64_t term_grace_s;
 };
 
 static const struct coxi_option options[] = {
     COXI_DAEMON_OPTIONS(struct config),
     COXI_SERVE_OPTIONS(struct config),
+    COXI_ETCD_OPTIONS(struct config),
     {.name = "memory-max",
      .type = COXI_OPTION_BYTES,
      .offset = offsetof(struct config, memory_max),
@@ -61,6 +67,12 @@ static const struct coxi_option options[] = {
      .offset = offsetof(struct config, run_keys),
      .help = "serve several runs: each file NAME.key of this directory is the key of a "
              "run, whose checkpoints lie beneath NAME in --checkpoint-root"},
+    {.name = "term-grace",
+     .type = COXI_OPTION_INT,
+     .offset = offsetof(struct config, term_grace_s),
+     .max = 86400,
+     .help = "after SIGTERM, go on for up to this many seconds while a client is here, "
+             "so that it can write a checkpoint; a second signal ends the ps at once"},
     {.name = "runs",
      .type = COXI_OPTION_INT,
      .offset = offsetof(struct config, runs),
@@ -89,6 +101,12 @@ struct daemon {
     bool has_reloader;
     atomic_bool reloads; /* it has not ended */
     int signal;
+    uint64_t end_without_client_ms; /* 0: never */
+    bool without_client;            /* ends because of that */
+    uint64_t term_grace_ms;
+    uint64_t end_ms; /* there was a signal: when to end at the latest; 0: none */
+    struct coxi_registered registered;
+    atomic_bool taken; /* another living process has this index */
 };
 
 /* ---- keys that come and go */
@@ -146,16 +164,50 @@ static void on_hangup(void *arg, int signum)
     }
 }
 
+/* Ends the ps if a signal's grace is over, or no client has come for too long. */
+static void end_if_due(struct daemon *daemon)
+{
+    uint64_t now_ms = coxi_now_ms();
+    uint64_t left_ms;
+    bool has_client = coxi_ps_has_client(daemon->ps, &left_ms);
+    if (daemon->end_ms != 0 && (now_ms >= daemon->end_ms || !has_client)) {
+        coxi_loop_stop(daemon->loop);
+    }
+    if (daemon->end_without_client_ms > 0 && !has_client && left_ms != 0 &&
+        now_ms >= left_ms + daemon->end_without_client_ms) {
+        daemon->without_client = daemon->signal == 0;
+        coxi_loop_stop(daemon->loop);
+    }
+}
+
 static void on_tick(void *arg)
 {
-    coxi_ps_tick(((struct daemon *)arg)->ps);
+    struct daemon *daemon = arg;
+    coxi_ps_tick(daemon->ps);
     coxi_log_trim();
+    end_if_due(daemon);
 }
 
 static void on_signal(void *arg, int signum)
 {
     struct daemon *daemon = arg;
+    bool again = daemon->signal != 0;
+    uint64_t ignored;
     daemon->signal = signum;
+    if (!again && signum == SIGTERM && daemon->term_grace_ms > 0 &&
+        coxi_ps_has_client(daemon->ps, &ignored)) {
+        coxi_log(COXI_LOG_INFO, "ending_soon", "signal=%d grace_ms=%llu", signum,
+                 (unsigned long long)daemon->term_grace_ms);
+        daemon->end_ms = coxi_now_ms() + daemon->term_grace_ms;
+        return;
+    }
+    coxi_loop_stop(daemon->loop);
+}
+
+static void on_taken(void *arg)
+{
+    struct daemon *daemon = arg;
+    atomic_store(&daemon->taken, true);
     coxi_loop_stop(daemon->loop);
 }
 
@@ -189,9 +241,27 @@ static int open_keys(const struct config *config, struct coxi_keyring **ret)
     return r == 0 ? 0 : coxi_error(r, "--run-keys: %s", coxi_error_text());
 }
 
+static int watch_signals(struct daemon *daemon)
+{
+    int r = coxi_loop_on_signal(daemon->loop, SIGTERM, on_signal);
+    if (r == 0) {
+        r = coxi_loop_on_signal(daemon->loop, SIGINT, on_signal);
+    }
+    if (r == 0 && daemon->keys != NULL) {
+        r = coxi_loop_on_signal(daemon->loop, SIGHUP, on_hangup);
+    }
+    return r;
+}
+
 static int run(const struct config *config, struct coxi_keyring *keys)
 {
-    struct daemon daemon = {.keys = keys, .run_keys = config->run_keys};
+    struct daemon daemon = {
+        .keys = keys,
+        .run_keys = config->run_keys,
+        .end_without_client_ms = (uint64_t)config->daemon.end_without_client_s * 1000,
+        .term_grace_ms = (uint64_t)config->term_grace_s * 1000,
+    };
+    daemon.registered = (struct coxi_registered){.taken = on_taken, .arg = &daemon};
     struct coxi_served *served = NULL;
     struct coxi_ps_options ps = {
         .listen = config->daemon.listen,
@@ -215,15 +285,7 @@ static int run(const struct config *config, struct coxi_keyring *keys)
     if (r == 0) {
         r = coxi_loop_new(ps.peer_timeout_ms / 16 + 1, on_tick, &daemon, &daemon.loop);
     }
-    if (r == 0) {
-        r = coxi_loop_on_signal(daemon.loop, SIGTERM, on_signal);
-    }
-    if (r == 0) {
-        r = coxi_loop_on_signal(daemon.loop, SIGINT, on_signal);
-    }
-    if (r == 0 && keys != NULL) {
-        r = coxi_loop_on_signal(daemon.loop, SIGHUP, on_hangup);
-    }
+    r = r == 0 ? watch_signals(&daemon) : r;
     if (r == 0) {
         r = coxi_ps_expose(&config->http, daemon.ps, &served);
     }
@@ -233,23 +295,48 @@ static int run(const struct config *config, struct coxi_keyring *keys)
     if (r == 0) {
         coxi_log(COXI_LOG_INFO, "listening", "address=%s pid=%d",
                  coxi_ps_url(daemon.ps), (int)getpid());
-        coxi_loop_run(daemon.loop);
-        coxi_log(COXI_LOG_INFO, "ending", "signal=%d", daemon.signal);
+        r = coxi_registered_start(&daemon.registered, &config->etcd, ps.index,
+                                  coxi_ps_url(daemon.ps));
     }
+    if (r == 0) {
+        coxi_loop_run(daemon.loop);
+        coxi_log(COXI_LOG_INFO, "ending", "signal=%d%s", daemon.signal,
+                 daemon.without_client ? " text=\"no client is here\"" : "");
+    }
+    coxi_registered_stop(&daemon.registered);
     join_reloader(&daemon);
     coxi_served_stop(served);
     coxi_ps_close(daemon.ps);
     coxi_loop_free(daemon.loop);
-    return r != 0 ? coxi_exit_config(program.name) : COXI_EXIT_AGAIN + daemon.signal;
+    if (r != 0 || atomic_load(&daemon.taken)) {
+        return r != 0 ? coxi_exit_config(program.name) : COXI_EXIT_CONFIG;
+    }
+    return daemon.without_client ? EXIT_SUCCESS : COXI_EXIT_AGAIN + daemon.signal;
+}
+
+/* With etcd the environment's lists of addresses do not count. */
+static int find_place(struct config *config, struct coxi_view *ret)
+{
+    int r = coxi_etcd_settings_fill(&config->etcd);
+    config->daemon.is_found = config->etcd.endpoints != NULL;
+    if (r == 0 && !config->daemon.is_found) {
+        return coxi_daemon_view(COXI_CLUSTER_PS, &config->daemon, NULL, ret);
+    }
+    config->daemon.index = config->daemon.index < 0 ? 0 : config->daemon.index;
+    return r;
 }
 
 int main(int argc, char **argv)
 {
-    struct config config = {0};
+    struct config config = {.daemon.index = -1};
+    struct coxi_view view = {0};
     struct coxi_keyring *keys = NULL;
     int r = coxi_options_parse(&program, argc, argv, &config, NULL);
     if (r == COXI_OPTIONS_EXIT) {
         return EXIT_SUCCESS;
+    }
+    if (r == 0) {
+        r = find_place(&config, &view);
     }
     if (r == 0) { /* as the user who starts it, before --user */
         r = open_keys(&config, &keys);
@@ -259,10 +346,12 @@ int main(int argc, char **argv)
         r = coxi_daemon_start(&config.daemon, "ps");
     }
     if (r == 0) {
+        coxi_daemon_view_log(&view);
         r = coxi_daemon_settle(&config.daemon, "ps");
     }
     int code = r != 0 ? coxi_exit_config(program.name) : run(&config, keys);
     coxi_daemon_leave(&config.daemon);
+    coxi_view_fini(&view);
     coxi_keyring_free(keys);
     return code;
 }

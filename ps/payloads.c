@@ -74,6 +74,9 @@ static int check(const struct coxi_payloads *payloads, const struct coxi_peer *p
     } else if (m->kind == COXI_LOAD) {
         session = m->load.session;
         incarnation = m->load.incarnation;
+    } else if (m->kind == COXI_EXCHANGE && m->exchange.restores) {
+        return coxi_store_belongs(payloads->store, &m->exchange.session,
+                                  m->exchange.incarnation);
     } else {
         return coxi_error(COX_EPROTO, "a message of kind %d has no payload",
                           (int)m->kind);
@@ -96,6 +99,9 @@ int coxi_payloads_take(struct coxi_payloads *payloads, struct coxi_peer *peer,
                        const struct coxi_message *message, size_t len)
 {
     int r = check(payloads, peer, message);
+    if (r == 0 && message->kind == COXI_EXCHANGE && len > COXI_CARRY_BLOCK) {
+        r = coxi_error(COX_ELIMIT, "nobody has asked for a piece of %zu bytes", len);
+    }
     if (r == 0 && len > peer->payload_bytes) {
         r = take(payloads, memory_of(payloads, peer), len - peer->payload_bytes,
                  "a payload");
@@ -155,7 +161,7 @@ int coxi_payloads_refuse(struct coxi_payloads *payloads, const struct coxi_peer 
                        "bytes that a ps has for them (--memory-max)",
                        (unsigned long long)payloads->memory.max_bytes);
     }
-    if (message->kind != COXI_LOAD) {
+    if (message->kind != COXI_LOAD && message->kind != COXI_EXCHANGE) {
         answer.kind = is_pull ? COXI_PULLED : COXI_COMMITTED;
     }
     answer.status.code = r;

@@ -219,8 +219,11 @@ static int load(struct coxi_restoring *restoring, struct coxi_applied **ret_appl
 {
     const struct coxi_restore *request = restoring->request;
     struct coxi_st_file *file;
-    int r = coxi_st_open_beneath(restoring->store->root, request->path, request->bytes,
-                                 NULL, &file);
+    int r =
+        restoring->source != NULL
+            ? coxi_st_open_from(restoring->source, request->path, request->bytes, &file)
+            : coxi_st_open_beneath(restoring->store->root, request->path,
+                                   request->bytes, NULL, &file);
     if (r != 0) {
         return r;
     }
@@ -300,8 +303,17 @@ static int end(struct coxi_restoring *restoring, int code, struct coxi_applied *
 
 int coxi_store_restore(struct coxi_store *store, const struct coxi_restore *restore)
 {
-    struct coxi_restoring restoring = {
-        .store = store, .request = restore, .abandons = atomic_load(&store->abandons)};
+    return coxi_store_restore_from(store, restore, NULL);
+}
+
+int coxi_store_restore_from(struct coxi_store *store,
+                            const struct coxi_restore *restore,
+                            const struct coxi_file_source *source)
+{
+    struct coxi_restoring restoring = {.store = store,
+                                       .request = restore,
+                                       .source = source,
+                                       .abandons = atomic_load(&store->abandons)};
     struct coxi_applied *applied = NULL;
     bool done = false;
     int r = begin(&restoring, &done);

@@ -16,6 +16,7 @@
 struct coxi_restoring {
     struct coxi_store *store;
     const struct coxi_restore *request;
+    const struct coxi_file_source *source; /* NULL: the file of the request */
     const struct coxi_st_file *file;
     struct coxi_st_sum *sum;
     unsigned abandons; /* the store's, when this restore began */

@@ -31,6 +31,8 @@ struct coxi_ps {
     struct coxi_server *server;
     struct coxi_tenants *tenants;
     bool timed;
+    atomic_uint n_clients;         /* connections */
+    atomic_uint_least64_t left_ms; /* when the last one went; 0: none has */
 };
 
 /* The run of a peer that has greeted. */
@@ -216,7 +218,11 @@ static int on_memory(void *arg, struct coxi_peer *peer, size_t from, size_t to)
 
 static void on_close(void *arg, struct coxi_peer *peer)
 {
-    (void)arg;
+    struct coxi_ps *ps = arg;
+    if (peer->hello.role == COXI_ROLE_CLIENT) {
+        atomic_store(&ps->left_ms, coxi_now_ms());
+        (void)atomic_fetch_sub(&ps->n_clients, 1);
+    }
     coxi_payloads_give(&tenant_of(peer)->payloads, peer);
     coxi_tenant_leave(tenant_of(peer));
 }
@@ -244,6 +250,8 @@ static int on_hello(void *arg, struct coxi_peer *peer)
     }
     if (r != 0) {
         coxi_tenant_leave(tenant);
+    } else if (peer->hello.role == COXI_ROLE_CLIENT) {
+        (void)atomic_fetch_add(&ps->n_clients, 1);
     }
     return r;
 }
@@ -252,15 +260,6 @@ static uint64_t incarnation(void *arg, const struct coxi_peer *peer)
 {
     (void)arg;
     return coxi_store_incarnation(tenant_of(peer)->store);
-}
-
-static int answer_load(struct coxi_tenant *tenant, struct coxi_peer *peer,
-                       const struct coxi_message *request,
-                       const struct coxi_frame *frame)
-{
-    int r = coxi_store_load(tenant->store, &request->load, frame->payload,
-                            frame->payload_len);
-    return answer_status(peer, request, COXI_STATUS, r);
 }
 
 static int answer_create(struct coxi_tenant *tenant, struct coxi_peer *peer,
@@ -352,7 +351,8 @@ static int answer_release(struct coxi_tenant *tenant, struct coxi_peer *peer,
 static int handle(struct coxi_tenant *tenant, struct coxi_peer *peer,
                   const struct coxi_message *m, const struct coxi_frame *frame)
 {
-    switch (m->kind) {
+    /* A cast, because only kinds that are taken are listed. */
+    switch ((int)m->kind) {
     case COXI_DESCRIBE:
         return answer_describe(tenant, peer, m);
     case COXI_PULL:
@@ -374,40 +374,15 @@ static int handle(struct coxi_tenant *tenant, struct coxi_peer *peer,
     case COXI_RESTORE:
     case COXI_PROBE:
         return defer(tenant->restores, peer, m, frame);
+    case COXI_EXCHANGE:
+        return coxi_shards_turn(tenant, peer->link, m, frame);
     case COXI_LOAD:
-        return answer_load(tenant, peer, m, frame);
+        return coxi_shards_load(tenant, peer->link, m, frame);
     case COXI_COUNT:
         return answer_count(tenant, peer, m);
     case COXI_TRACE_ASK:
         return answer_trace(tenant, peer, m);
-    case COXI_HELLO:
-    case COXI_REFUSE:
-    case COXI_STATUS:
-    case COXI_SNAPSHOT_DONE:
-    case COXI_COUNTS:
-    case COXI_PULLED:
-    case COXI_COMMITTED:
-    case COXI_LAYOUT:
-    case COXI_MODULE:
-    case COXI_MODULE_LOADED:
-    case COXI_DISPATCH:
-    case COXI_RECALL:
-    case COXI_DONE:
-    case COXI_VOIDED:
-    case COXI_CRASHED:
-    case COXI_LEAVING:
-    case COXI_WANT_DATA:
-    case COXI_RESOURCE:
-    case COXI_RESOURCE_MADE:
-    case COXI_REACH:
-    case COXI_FILE_READ:
-    case COXI_FILE_BYTES:
-    case COXI_RESOURCE_DROP:
-    case COXI_RESULT_DROP:
-    case COXI_RESULT_WANT:
-    case COXI_RESULT:
-    case COXI_TRACE_TOLD:
-    case COXI_MEMORY:
+    default:
         break;
     }
     return coxi_error(COX_EPROTO, "a ps takes no message of kind %d", (int)m->kind);
@@ -417,10 +392,11 @@ static int handle(struct coxi_tenant *tenant, struct coxi_peer *peer,
 static int handle_timed(struct coxi_tenant *tenant, struct coxi_peer *peer,
                         const struct coxi_message *m, const struct coxi_frame *frame)
 {
+    struct coxi_request_times *times =
+        &tenant->times[peer->number % COXI_REQUEST_TIMES];
     uint64_t begun_ns = coxi_now_ns();
     int r = handle(tenant, peer, m, frame);
-    coxi_latency_add(m->kind == COXI_PULL ? &tenant->times.pulls
-                                          : &tenant->times.commits,
+    coxi_latency_add(m->kind == COXI_PULL ? &times->pulls : &times->commits,
                      (coxi_now_ns() - begun_ns) / 1000);
     return r;
 }
@@ -569,6 +545,12 @@ void coxi_ps_tick(struct coxi_ps *ps)
 {
     coxi_server_tick(ps->server);
     coxi_tenants_tick(ps->tenants);
+}
+
+bool coxi_ps_has_client(struct coxi_ps *ps, uint64_t *ret_left_ms)
+{
+    *ret_left_ms = atomic_load(&ps->left_ms);
+    return atomic_load(&ps->n_clients) > 0;
 }
 
 void coxi_ps_close(struct coxi_ps *ps)

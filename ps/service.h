@@ -46,6 +46,10 @@ void coxi_ps_take_keys(struct coxi_ps *ps);
 /* Sends heartbeats. Call several times in a quarter of peer_timeout_ms. */
 void coxi_ps_tick(struct coxi_ps *ps);
 
+/* Whether a client is connected. *ret_left_ms: when the last one went (coxi_now_ms); 0:
+ * none has gone yet. Any thread. */
+bool coxi_ps_has_client(struct coxi_ps *ps, uint64_t *ret_left_ms);
+
 /* Closes every connection, ends every thread. Takes NULL. */
 void coxi_ps_close(struct coxi_ps *ps);
 

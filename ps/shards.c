@@ -1,6 +1,9 @@
 /* See shards.h. */
 #include "ps/shards.h"
 
+#include <stdio.h>
+
+#include "common/clock.h"
 #include "common/error.h"
 #include "common/log.h"
 #include "common/trace.h"
@@ -8,13 +11,16 @@
 #include "ps/tenants.h"
 #include "schema/limits.h"
 
-static void send_status(struct coxi_link *link, const struct coxi_message *request,
-                        int code)
+/* A carry waits so long for a client that has no connection. */
+enum { CLIENT_MS = 2000 };
+
+static int send_status(struct coxi_link *link, const struct coxi_message *request,
+                       int code)
 {
     struct coxi_message answer = {.request = request->request, .kind = COXI_STATUS};
     answer.status.code = code;
     answer.status.message = code != 0 ? coxi_error_text() : "";
-    (void)coxi_message_send(link, &answer, NULL, false);
+    return coxi_message_send(link, &answer, NULL, false);
 }
 
 static void log_snapshot(struct coxi_tenant *tenant,
@@ -50,6 +56,113 @@ static void log_restore(struct coxi_tenant *tenant, const struct coxi_restore *r
     }
 }
 
+/* ---- carries */
+
+/* Whom a carry waits for. */
+struct watched {
+    struct coxi_tenant *tenant;
+    struct coxi_deferred *line;
+    const struct coxi_session *session;
+    uint64_t incarnation;
+    uint64_t since_ms; /* since when nobody waits for the request; 0: somebody does */
+};
+
+/*
+ * The reason why the carry cannot end well: the client has lost the ps, or is gone. A
+ * client whose connection breaks asks again on the next one.
+ */
+static int check_client(void *arg)
+{
+    struct watched *watched = arg;
+    uint64_t now = coxi_now_ms();
+    if (!coxi_deferred_is_orphaned(watched->line)) {
+        watched->since_ms = 0;
+    } else if (watched->since_ms == 0) {
+        watched->since_ms = now;
+    } else if (now - watched->since_ms >= CLIENT_MS) {
+        return coxi_error(COX_EPSLOST, "the client is gone");
+    }
+    return coxi_store_belongs(watched->tenant->store, watched->session,
+                              watched->incarnation);
+}
+
+/* Into the file, or on the way to the client. */
+static int take_snapshot(struct coxi_tenant *tenant,
+                         const struct coxi_snapshot *request,
+                         struct coxi_snapshot_file *ret)
+{
+    struct coxi_file_sink sink;
+    struct watched watched = {tenant, tenant->snapshots, &request->session,
+                              request->incarnation, 0};
+    if (request->carry == 0) {
+        return coxi_store_snapshot(tenant->store, request, ret);
+    }
+    int r = coxi_carry_begin(tenant->outgoing, &request->session, request->carry,
+                             check_client, &watched);
+    if (r == 0) {
+        coxi_carry_sink(tenant->outgoing, &sink);
+        r = coxi_store_snapshot_to(tenant->store, request, &sink, ret);
+    }
+    return r;
+}
+
+/* From the file, or from the client. */
+static int load_shard(struct coxi_tenant *tenant, const struct coxi_restore *request)
+{
+    struct coxi_file_source source;
+    struct watched watched = {tenant, tenant->restores, &request->session,
+                              request->incarnation, 0};
+    if (request->carry == 0) {
+        return coxi_store_restore(tenant->store, request);
+    }
+    int r = coxi_carry_begin(tenant->incoming, &request->session, request->carry,
+                             check_client, &watched);
+    if (r == COX_EAGAIN) { /* the client gives what the ps lacks once more */
+        return coxi_error(COX_EPSLOST, "%s", coxi_error_text());
+    }
+    if (r == 0) {
+        r = coxi_carry_source(tenant->incoming, request->bytes, &source);
+    }
+    return r == 0 ? coxi_store_restore_from(tenant->store, request, &source) : r;
+}
+
+/* Ends the carry, if there is one; the error's text stays as it is. */
+static void end_carry(struct coxi_carry *carry, const struct coxi_session *session,
+                      uint64_t id, int code)
+{
+    char text[COXI_ERROR_TEXT_MAX];
+    (void)snprintf(text, sizeof(text), "%s", coxi_error_text());
+    if (id != 0) {
+        coxi_carry_end(carry, session, id);
+    }
+    if (code != 0) {
+        (void)coxi_error(code, "%s", text);
+    }
+}
+
+int coxi_shards_turn(struct coxi_tenant *tenant, struct coxi_link *link,
+                     const struct coxi_message *request, const struct coxi_frame *frame)
+{
+    const struct coxi_exchange *turn = &request->exchange;
+    int r = coxi_store_belongs(tenant->store, &turn->session, turn->incarnation);
+    if (r != 0) {
+        return send_status(link, request, r);
+    }
+    coxi_carry_turn(turn->restores ? tenant->incoming : tenant->outgoing, link, request,
+                    frame->payload, frame->payload_len);
+    return 0;
+}
+
+int coxi_shards_load(struct coxi_tenant *tenant, struct coxi_link *link,
+                     const struct coxi_message *request, const struct coxi_frame *frame)
+{
+    return send_status(link, request,
+                       coxi_store_load(tenant->store, &request->load, frame->payload,
+                                       frame->payload_len));
+}
+
+/* ---- requests */
+
 static void do_snapshot(struct coxi_tenant *tenant, struct coxi_link *link,
                         const struct coxi_message *request)
 {
@@ -61,8 +174,9 @@ static void do_snapshot(struct coxi_tenant *tenant, struct coxi_link *link,
         r = coxi_places_check_shard(request->snapshot.path, tenant->ps_index, true);
     }
     if (r == 0) {
-        r = coxi_store_snapshot(tenant->store, &request->snapshot, &file);
+        r = take_snapshot(tenant, &request->snapshot, &file);
     }
+    end_carry(tenant->outgoing, &request->snapshot.session, request->snapshot.carry, r);
     answer.snapshot_done = (struct coxi_snapshot_done){
         .code = r,
         .message = r != 0 ? coxi_error_text() : "",
@@ -109,10 +223,11 @@ static void do_restore(struct coxi_tenant *tenant, struct coxi_link *link,
         r = coxi_places_check_shard(request->restore.path, tenant->ps_index, false);
     }
     if (r == 0) {
-        r = coxi_store_restore(tenant->store, &request->restore);
+        r = load_shard(tenant, &request->restore);
     }
+    end_carry(tenant->incoming, &request->restore.session, request->restore.carry, r);
     log_restore(tenant, &request->restore, r);
-    send_status(link, request, r);
+    (void)send_status(link, request, r);
 }
 
 static void do_probe(struct coxi_tenant *tenant, struct coxi_link *link,
@@ -124,7 +239,7 @@ static void do_probe(struct coxi_tenant *tenant, struct coxi_link *link,
     int r = is_owners
                 ? coxi_places_probe(tenant->root, tenant->ps_index, &request->probe)
                 : coxi_error(COX_EFENCED, "this ps serves another client");
-    send_status(link, request, r);
+    (void)send_status(link, request, r);
 }
 
 void coxi_shards_read(void *arg, struct coxi_link *link,

@@ -28,6 +28,7 @@
 struct coxi_taking {
     struct coxi_store *store;
     const struct coxi_snapshot *request;
+    const struct coxi_file_sink *sink; /* NULL: the file of the request */
     struct coxi_plan plan;
     struct coxi_st_writer *file;
     uint8_t *room; /* for a block of rows or a piece of a dense variable */
@@ -246,6 +247,18 @@ static int applied_text(const struct coxi_applied_list *list, struct coxi_buffer
     return r == 0 ? coxi_buffer_append_raw(ret, "", 1) : r;
 }
 
+static int create_with(struct coxi_taking *taking,
+                       const struct coxi_st_metadata *metadata, size_t n)
+{
+    const struct coxi_plan *plan = &taking->plan;
+    const char *path = taking->request->path;
+    return taking->sink != NULL
+               ? coxi_st_create_in(taking->sink, path, plan->tensors, plan->n_tensors,
+                                   metadata, n, &taking->file)
+               : coxi_st_create_beneath(taking->store->root, path, plan->tensors,
+                                        plan->n_tensors, metadata, n, &taking->file);
+}
+
 /* Creates the file with its header. */
 static int create_file(struct coxi_taking *taking)
 {
@@ -277,13 +290,11 @@ static int create_file(struct coxi_taking *taking)
             {"applied", (const char *)applied.data},
             {"base", base},
         };
-        r = coxi_st_create_beneath(
-            taking->store->root, taking->request->path, taking->plan.tensors,
-            taking->plan.n_tensors, metadata,
-            sizeof(metadata) / sizeof(*metadata) - (taking->done.base == 0 ? 1 : 0),
-            &taking->file);
+        r = create_with(taking, metadata,
+                        sizeof(metadata) / sizeof(*metadata) -
+                            (taking->done.base == 0 ? 1 : 0));
     }
-    if (r == COX_EIO) {
+    if (r == COX_EIO && taking->sink == NULL) {
         r = coxi_error(r,
                        "ps %" PRIu32 ": %s (client and ps must see the same directory)",
                        ps_index, coxi_error_text());
@@ -421,9 +432,10 @@ static int write_file(struct coxi_taking *taking)
 
 /* Takes one snapshot. */
 static int take_snapshot(struct coxi_store *store, const struct coxi_snapshot *request,
+                         const struct coxi_file_sink *sink,
                          struct coxi_snapshot_file *ret)
 {
-    struct coxi_taking taking = {.store = store, .request = request};
+    struct coxi_taking taking = {.store = store, .request = request, .sink = sink};
     int r = begin(&taking);
     if (r == 0) {
         r = write_file(&taking);
@@ -460,6 +472,14 @@ static int answer_again(const struct coxi_snapshot_file *last,
 int coxi_store_snapshot(struct coxi_store *store, const struct coxi_snapshot *snapshot,
                         struct coxi_snapshot_file *ret)
 {
+    return coxi_store_snapshot_to(store, snapshot, NULL, ret);
+}
+
+int coxi_store_snapshot_to(struct coxi_store *store,
+                           const struct coxi_snapshot *snapshot,
+                           const struct coxi_file_sink *sink,
+                           struct coxi_snapshot_file *ret)
+{
     struct coxi_snapshot_file file = {0};
     struct coxi_last_snapshot *last = &store->last;
     int r = 0;
@@ -469,7 +489,7 @@ int coxi_store_snapshot(struct coxi_store *store, const struct coxi_snapshot *sn
         r = coxi_error(COX_EEXIST, "ps %u has written snapshot %llu since",
                        store->ps_index, (unsigned long long)last->number);
     } else if (!same_client || snapshot->number > last->number) {
-        r = take_snapshot(store, snapshot, &file);
+        r = take_snapshot(store, snapshot, sink, &file);
         if (r == 0) {
             coxi_applied_list_fini(&last->file.applied);
             *last =

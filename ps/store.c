@@ -450,6 +450,15 @@ int coxi_store_serves(struct coxi_store *store, const struct coxi_session *sessi
     return r;
 }
 
+int coxi_store_belongs(struct coxi_store *store, const struct coxi_session *session,
+                       uint64_t incarnation)
+{
+    coxi_read_lock(&store->registry);
+    int r = coxi_store_fenced(store, session);
+    coxi_rw_unlock(&store->registry);
+    return r == 0 ? coxi_store_meant(store, incarnation) : r;
+}
+
 static int outside(const struct coxi_store *store, const struct coxi_place *place)
 {
     const struct coxi_dense_rows *rows = &place->rows;

@@ -12,6 +12,7 @@
 
 #include <stdbool.h>
 
+#include "checkpoint/place.h"
 #include "common/applied_list.h"
 #include "common/buffer.h"
 #include "ps/quota.h"
@@ -105,6 +106,11 @@ int coxi_store_meant(const struct coxi_store *store, uint64_t incarnation);
  * arrives, and gives it memory only after 0. */
 int coxi_store_serves(struct coxi_store *store, const struct coxi_session *session,
                       uint64_t incarnation);
+
+/* The same for a client that may be restoring the store: whether it has this incarnation
+ * of it. */
+int coxi_store_belongs(struct coxi_store *store, const struct coxi_session *session,
+                       uint64_t incarnation);
 
 /*
  * Creates this ps's part of a variable, by the operation `closure` (0: none, nothing is
@@ -211,6 +217,13 @@ struct coxi_snapshot_file {
 int coxi_store_snapshot(struct coxi_store *store, const struct coxi_snapshot *snapshot,
                         struct coxi_snapshot_file *ret);
 
+/* The same into a sink, which this finishes or abandons if it begins; NULL: to the file.
+ * Errors of the sink, too. */
+int coxi_store_snapshot_to(struct coxi_store *store,
+                           const struct coxi_snapshot *snapshot,
+                           const struct coxi_file_sink *sink,
+                           struct coxi_snapshot_file *ret);
+
 /*
  * Loads a snapshot's file into the variables that exist, in place of their values
  * (restore->at 0: the file has everything) or on top of the file before (`at` above 0),
@@ -222,6 +235,11 @@ int coxi_store_snapshot(struct coxi_store *store, const struct coxi_snapshot *sn
  * COX_EIO, COX_ECHECKSUM, COX_EFORMAT, COX_ENOMEM.
  */
 int coxi_store_restore(struct coxi_store *store, const struct coxi_restore *restore);
+
+/* The same from a source; NULL: from the file. Errors of the source, too. */
+int coxi_store_restore_from(struct coxi_store *store,
+                            const struct coxi_restore *restore,
+                            const struct coxi_file_source *source);
 
 /* Abandons the restore that is under way: it ends soon. */
 void coxi_store_abandon_restore(struct coxi_store *store);

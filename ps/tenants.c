@@ -37,6 +37,8 @@ static void tenant_stop(struct coxi_tenant *tenant)
     if (tenant->store != NULL) {
         coxi_store_abandon_restore(tenant->store);
     }
+    coxi_carry_stop(tenant->outgoing);
+    coxi_carry_stop(tenant->incoming);
     coxi_deferred_free(tenant->snapshots);
     coxi_deferred_free(tenant->restores);
     tenant->snapshots = tenant->restores = NULL;
@@ -45,6 +47,8 @@ static void tenant_stop(struct coxi_tenant *tenant)
 static void tenant_free(struct coxi_tenant *tenant)
 {
     tenant_stop(tenant);
+    coxi_carry_free(tenant->outgoing);
+    coxi_carry_free(tenant->incoming);
     coxi_store_free(tenant->store);
     (void)pthread_cond_destroy(&tenant->left);
     coxi_mutex_fini(&tenant->lock);
@@ -112,6 +116,12 @@ static int tenant_new(struct coxi_tenants *tenants, uint32_t key,
     int r = set_root(tenant);
     if (r == 0) {
         r = make_store(tenant);
+    }
+    if (r == 0) {
+        r = coxi_carry_new(false, &tenant->outgoing);
+    }
+    if (r == 0) {
+        r = coxi_carry_new(true, &tenant->incoming);
     }
     if (r == 0) {
         r = coxi_deferred_new("cox:snapshots", options->do_snapshot, tenant,

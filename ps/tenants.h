@@ -12,6 +12,7 @@
 #include "common/log.h"
 #include "common/sync.h"
 #include "net/keyring.h"
+#include "ps/carry.h"
 #include "ps/deferred.h"
 #include "ps/payloads.h"
 #include "ps/quota.h"
@@ -39,6 +40,16 @@ struct coxi_seat {
     uint32_t n_claims;
 };
 
+/* Each connection adds to one of these, so that few threads write to the same lines of their
+ * cores' caches. */
+enum { COXI_REQUEST_TIMES = 8 };
+
+struct coxi_request_times {
+    struct coxi_latency pulls;
+    struct coxi_latency commits;
+    char apart[64]; /* keeps the next one off the last line of this one */
+};
+
 struct coxi_tenant {
     struct coxi_tenants *tenants;
     const char *name; /* of its key; "" if there is no keyring */
@@ -49,12 +60,13 @@ struct coxi_tenant {
     struct coxi_store *store;
     struct coxi_deferred *snapshots;
     struct coxi_deferred *restores; /* runs restores and probes */
+    /* shards on their way to the client, and from it */
+    struct coxi_carry *outgoing;
+    struct coxi_carry *incoming;
     struct coxi_payloads payloads;
     atomic_uint n_connections; /* that have greeted */
-    struct {
-        struct coxi_latency pulls;
-        struct coxi_latency commits;
-    } times; /* how long requests took; counted if the ps is timed */
+    /* how long requests took; counted if the ps is timed */
+    struct coxi_request_times times[COXI_REQUEST_TIMES];
     /* held while a description is made and sent, because however many peers ask for
      * one, there must be memory for one only; nobody waits for a peer with it */
     struct coxi_mutex describing;

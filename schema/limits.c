@@ -103,18 +103,31 @@ static size_t heads_bytes(const struct coxi_message *m)
                : m->recall.n_closures * sizeof(struct coxi_recall_head);
 }
 
+/* Of a message with descriptions of variables. */
+static size_t variables_bytes(const struct coxi_message *m)
+{
+    return m->kind == COXI_CREATE
+               ? m->create.variable.n_shards * sizeof(struct coxi_shard)
+               : layout_bytes(&m->layout);
+}
+
+/* Of a pull, or of its answer. */
+static size_t pull_bytes(const struct coxi_message *m)
+{
+    return m->kind == COXI_PULL ? m->pull.n_items * sizeof(struct coxi_pull_item)
+                                : m->status.n_versions * sizeof(uint64_t);
+}
+
 /* Bytes of the arrays in a message. */
 static size_t array_bytes(const struct coxi_message *m)
 {
     switch (m->kind) {
     case COXI_CREATE:
-        return m->create.variable.n_shards * sizeof(struct coxi_shard);
     case COXI_LAYOUT:
-        return layout_bytes(&m->layout);
+        return variables_bytes(m);
     case COXI_PULL:
-        return m->pull.n_items * sizeof(struct coxi_pull_item);
     case COXI_PULLED:
-        return m->status.n_versions * sizeof(uint64_t);
+        return pull_bytes(m);
     case COXI_COMMIT:
         return commit_bytes(&m->commit);
     case COXI_DISPATCH:
@@ -162,6 +175,8 @@ static size_t array_bytes(const struct coxi_message *m)
     case COXI_FILE_BYTES:
     case COXI_TRACE_ASK:
     case COXI_MEMORY:
+    case COXI_EXCHANGE:
+    case COXI_EXCHANGED:
         break;
     }
     return 0;
@@ -192,6 +207,8 @@ static int32_t code_of(const struct coxi_message *m)
            : m->kind == COXI_RESOURCE      ? m->resource.code
            : m->kind == COXI_RESULT        ? m->result.code
            : m->kind == COXI_FILE_BYTES    ? m->file_bytes.code
+           : m->kind == COXI_EXCHANGE      ? m->exchange.code
+           : m->kind == COXI_EXCHANGED     ? m->exchanged.code
                                            : 0;
 }
 

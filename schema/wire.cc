@@ -1,8 +1,8 @@
 /*
  * Codec between schema/wire.h and the FlatBuffers of schema/wire.fbs: the only C++
  * file. Each message has one encode_* and one decode_* function, here, in
- * wire_closures.h and in wire_counts.h, in the order of the schema; the two switches at
- * the end choose among them.
+ * wire_closures.h, in wire_counts.h and in wire_shards.h, in the order of the schema;
+ * the two switches at the end choose among them.
  */
 #include "schema/wire.h"
 
@@ -10,6 +10,7 @@
 #include "schema/wire_closures.h"
 #include "schema/wire_counts.h"
 #include "schema/wire_parts.h"
+#include "schema/wire_shards.h"
 
 namespace
 {
@@ -72,68 +73,6 @@ bool decode_create(const wire::Create *m, struct coxi_create *ret)
     ret->closure = m->closure();
     ret->incarnation = m->incarnation();
     return decode_variable(m->variable(), &ret->variable);
-}
-
-Body encode_snapshot(Builder &b, const struct coxi_snapshot &m)
-{
-    auto path = b.CreateString(or_empty(m.path));
-    return wire::CreateSnapshot(b, to_wire(m.session), m.number, path, m.base, m.track,
-                                m.incarnation)
-        .Union();
-}
-
-Body encode_snapshot_done(Builder &b, const struct coxi_snapshot_done &m)
-{
-    auto message = b.CreateString(or_empty(m.message));
-    auto applied = structs<wire::Interval>(b, m.applied, m.n_applied);
-    auto touched = b.CreateVector(m.touched, m.n_touched);
-    return wire::CreateSnapshotDone(b, m.code, message, m.bytes, m.crc32, m.watermark,
-                                    applied, touched, m.held_us_max, m.saved_bytes,
-                                    m.base)
-        .Union();
-}
-
-bool decode_snapshot_done(const wire::SnapshotDone *m, struct coxi_snapshot_done *ret)
-{
-    ret->code = m->code();
-    ret->message = text(m->message());
-    ret->bytes = m->bytes();
-    ret->crc32 = m->crc32();
-    ret->watermark = m->watermark();
-    ret->held_us_max = m->held_us_max();
-    ret->saved_bytes = m->saved_bytes();
-    ret->base = m->base();
-    return take_array(m->applied(), &ret->applied, &ret->n_applied) &&
-           take_array(m->touched(), &ret->touched, &ret->n_touched) &&
-           intervals_fit(ret->applied, ret->n_applied, ret->n_touched);
-}
-
-Body encode_restore(Builder &b, const struct coxi_restore &m)
-{
-    auto path = b.CreateString(or_empty(m.path));
-    auto applied = structs<wire::Interval>(b, m.applied, m.n_applied);
-    auto touched = b.CreateVector(m.touched, m.n_touched);
-    return wire::CreateRestore(b, to_wire(m.session), m.round, path, m.bytes, m.crc32,
-                               m.watermark, applied, touched, m.at, m.incarnation,
-                               m.more)
-        .Union();
-}
-
-bool decode_restore(const wire::Restore *m, struct coxi_restore *ret)
-{
-    *ret = {};
-    ret->session = from_wire(m->session());
-    ret->round = m->round();
-    ret->path = text(m->path());
-    ret->bytes = m->bytes();
-    ret->crc32 = m->crc32();
-    ret->watermark = m->watermark();
-    ret->at = m->at();
-    ret->incarnation = m->incarnation();
-    ret->more = m->more();
-    return take_array(m->applied(), &ret->applied, &ret->n_applied) &&
-           take_array(m->touched(), &ret->touched, &ret->n_touched) &&
-           intervals_fit(ret->applied, ret->n_applied, ret->n_touched);
 }
 
 Body encode_load(Builder &b, const struct coxi_load &m)
@@ -350,6 +289,10 @@ Body encode_body(Builder &b, const struct coxi_message &m)
         return encode_trace_told(b, m.trace_told);
     case COXI_MEMORY:
         return wire::CreateMemory(b, m.memory.resident).Union();
+    case COXI_EXCHANGE:
+        return encode_exchange(b, m.exchange);
+    case COXI_EXCHANGED:
+        return encode_exchanged(b, m.exchanged);
     }
     return Body();
 }
@@ -387,16 +330,9 @@ bool decode_body(const wire::Message *in, struct coxi_message *ret)
         ret->watermark = {from_wire(m->session()), m->watermark(), m->incarnation()};
         return true;
     }
-    case wire::Body_Snapshot: {
-        auto m = in->body_as_Snapshot();
-        ret->snapshot = {from_wire(m->session()),
-                         m->number(),
-                         text(m->path()),
-                         m->base(),
-                         m->track(),
-                         m->incarnation()};
+    case wire::Body_Snapshot:
+        ret->snapshot = decode_snapshot(in->body_as_Snapshot());
         return true;
-    }
     case wire::Body_SnapshotDone:
         return decode_snapshot_done(in->body_as_SnapshotDone(), &ret->snapshot_done);
     case wire::Body_Count:
@@ -502,6 +438,12 @@ bool decode_body(const wire::Message *in, struct coxi_message *ret)
         return true;
     case wire::Body_Memory:
         ret->memory.resident = in->body_as_Memory()->resident();
+        return true;
+    case wire::Body_Exchange:
+        ret->exchange = decode_exchange(in->body_as_Exchange());
+        return true;
+    case wire::Body_Exchanged:
+        ret->exchanged = decode_exchanged(in->body_as_Exchanged());
         return true;
     }
     return false;

@@ -21,6 +21,7 @@
 
 #include "schema/maybe.h"
 #include "schema/wire_files.h"
+#include "schema/wire_snapshots.h"
 #include "schema/wire_times.h"
 #include "schema/wire_variable.h"
 
@@ -35,7 +36,7 @@ extern "C" {
  * wire.fbs, and a test fails if only one of the two was changed.
  */
 enum {
-    COXI_WIRE_VERSION = 15,
+    COXI_WIRE_VERSION = 16,
     COXI_WIRE_META_MAX = 16 * 1024 * 1024, /* longest encoded message, bytes */
     COXI_WIRE_NAME_MAX = 127,
     COXI_STALE_BUCKETS = 32,
@@ -122,32 +123,7 @@ struct coxi_snapshot {
     uint64_t base;
     bool track; /* later snapshots may build on it */
     uint64_t incarnation;
-};
-
-struct coxi_interval {
-    uint64_t first;
-    uint64_t last;
-    uint32_t segment;
-    uint32_t ends;       /* 1: the last segment of its closures */
-    uint32_t touched_at; /* index in the list of ps that comes with the intervals */
-    uint32_t touched_n;
-};
-
-struct coxi_snapshot_done {
-    int32_t code;
-    const char *message;
-    uint64_t bytes;
-    uint32_t crc32;
-    uint64_t watermark;
-    const struct coxi_interval *applied;
-    size_t n_applied;
-    const uint32_t *touched;
-    size_t n_touched; /* decoded: no interval refers beyond it */
-    /* CPU time of the longest span in which others had to wait for it */
-    uint64_t held_us_max;
-    uint64_t saved_bytes; /* memory of copies, made because values changed meanwhile */
-    /* the snapshot that it builds on; 0: none, it has everything */
-    uint64_t base;
+    uint64_t carry; /* by which the client fetches the bytes; 0: the ps writes them */
 };
 
 struct coxi_restore {
@@ -163,7 +139,20 @@ struct coxi_restore {
     size_t n_touched; /* as in coxi_snapshot_done */
     uint64_t at;      /* 0: it has everything; otherwise it builds on the one before */
     uint64_t incarnation;
-    bool more; /* a file that builds on this one comes next */
+    bool more;      /* a file that builds on this one comes next */
+    uint64_t carry; /* by which the client brings the bytes; 0: the ps reads them */
+};
+
+/* See Exchange in wire.fbs. */
+struct coxi_exchange {
+    struct coxi_session session;
+    uint64_t incarnation;
+    uint64_t carry;
+    bool restores;
+    uint32_t lane;
+    uint64_t turn;
+    int32_t code;
+    const char *message;
 };
 
 /* See Probe in wire.fbs. */
@@ -511,6 +500,8 @@ enum coxi_message_kind {
     COXI_TRACE_ASK,
     COXI_TRACE_TOLD,
     COXI_MEMORY,
+    COXI_EXCHANGE,
+    COXI_EXCHANGED,
 };
 
 struct coxi_message {
@@ -534,6 +525,8 @@ struct coxi_message {
         struct coxi_restore restore;
         struct coxi_load load;
         struct coxi_probe probe;
+        struct coxi_exchange exchange;
+        struct coxi_exchanged exchanged;
         struct coxi_layout layout;
         struct coxi_module module;
         struct coxi_dispatch dispatch;

@@ -33,6 +33,9 @@ plant page/planted.h net/link.h
 plant http/planted.c page/page.h
 plant ps/planted.h data/stream.h
 plant cluster/planted.c checkpoint/manifest.h
+plant cluster/planted.h ps/store.h
+plant cluster/planted.c worker/config.h
+plant page/planted.h cluster/cluster.h
 plant evaluator/planted.c coordinator/coordinator.h
 plant ps/planted.c worker/run.h
 plant worker/planted.h coordinator/coordinator.h

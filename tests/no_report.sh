@@ -1,9 +1,14 @@
 #!/bin/sh
 # Fails, and shows them, if sanitizers have left reports in directory $1.
+#
+# A process that is killed with kill -9 while it looks for leaks at its end leaves an empty
+# file, or only the lines below: nothing was found. A storm may kill its client so late.
 set -eu
+bad=0
 for report in "$1"/*; do
-    if [ -e "$report" ]; then
-        cat "$1"/*
-        exit 1
+    if [ -e "$report" ] && grep -qv 'Unable to get registers from thread [0-9]*\.$' "$report"; then
+        cat "$report"
+        bad=1
     fi
 done
+exit "$bad"

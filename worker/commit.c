@@ -126,7 +126,7 @@ static void submit_segment(struct coxi_attempt *attempt, size_t n_touched, bool 
             .loss_scale = attempt->loss_scale,
             .round = attempt->call.round.round,
             .share = share,
-            .flow = coxi_trace_flow(),
+            .flow = coxi_trace_flow(begun_ns),
         };
         target->touched = true;
         target->segment =

@@ -5,22 +5,26 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cluster/daemon_view.h"
 #include "common/error.h"
 #include "net/message.h"
 
 static const struct coxi_option options[] = {
     COXI_DAEMON_OPTIONS(struct coxi_worker_config),
     COXI_SERVE_OPTIONS(struct coxi_worker_config),
+    COXI_ETCD_OPTIONS(struct coxi_worker_config),
     {.name = "client",
      .type = COXI_OPTION_STRING,
      .offset = offsetof(struct coxi_worker_config, client),
      .help = "dial the client at this address (host:port or ipc:///path), for ever, "
-             "instead of listening"},
+             "instead of listening (default: what the environment says, if it lists no "
+             "workers)"},
     {.name = "name",
      .type = COXI_OPTION_STRING,
      .offset = offsetof(struct coxi_worker_config, name),
-     .help = "with --client: the name by which the client knows this worker, different "
-             "from all others (default: HOST-PID)"},
+     .help = "with --client or --etcd: the name by which the client knows this worker, "
+             "different from all others (default: HOST-PID; worker-INDEX if the "
+             "environment says the index)"},
     {.name = "dir",
      .type = COXI_OPTION_STRING,
      .offset = offsetof(struct coxi_worker_config, dir),
@@ -164,15 +168,37 @@ static int check_client(struct coxi_worker_config *config)
     return r != 0 ? coxi_error(r, "--name: %s", coxi_error_text()) : 0;
 }
 
+/* Looks for the client in etcd, unless the worker is told where it is, or listens. */
+static int check_etcd(struct coxi_worker_config *config)
+{
+    int r = coxi_etcd_settings_fill(&config->etcd);
+    config->asks_etcd = r == 0 && config->etcd.endpoints != NULL &&
+                        config->client == NULL && config->daemon.listen == NULL;
+    if (config->asks_etcd && config->daemon.address_file != NULL) {
+        return coxi_error(COX_EINVAL, "--address-file: with --etcd a worker listens "
+                                      "nowhere, so there is no address to write");
+    }
+    if (config->asks_etcd && config->name != NULL) {
+        r = coxi_hello_name_check(config->name);
+        r = r != 0 ? coxi_error(r, "--name: %s", coxi_error_text()) : 0;
+    }
+    return r;
+}
+
 /* Uses the supervisor's process id, which stays the same when step processes change. */
 static void make_name(struct coxi_worker_config *config)
 {
     char host[65] = "";
     int64_t pid = config->step_process ? config->daemon.parent : getpid();
+    config->name = config->own_name;
+    if (config->view.source != NULL) { /* stays the same when the host changes */
+        (void)snprintf(config->own_name, sizeof(config->own_name), "worker-%u",
+                       config->view.index);
+        return;
+    }
     (void)gethostname(host, sizeof(host) - 1);
     (void)snprintf(config->own_name, sizeof(config->own_name), "%s-%lld",
                    coxi_hello_name_check(host) == 0 ? host : "worker", (long long)pid);
-    config->name = config->own_name;
 }
 
 /* Reads --module-key, and checks what belongs to modules. */
@@ -205,18 +231,31 @@ static int check_confinement(const struct coxi_worker_config *config)
 
 int coxi_worker_config_apply(struct coxi_worker_config *config)
 {
-    int r = config->client != NULL ? check_client(config) : 0;
-    if (r == 0 && config->client == NULL && config->name != NULL) {
+    int r = check_etcd(config);
+    if (r == 0 && config->etcd.endpoints == NULL) {
+        r = coxi_daemon_view(COXI_CLUSTER_WORKER, &config->daemon, &config->client,
+                             &config->view);
+    } else if (r == 0 && config->daemon.index < 0) {
+        config->daemon.index = 0;
+    }
+    bool dials = config->client != NULL || config->asks_etcd;
+    if (r == 0 && config->client != NULL) {
+        r = check_client(config);
+    }
+    if (r == 0 && !dials && config->name != NULL) {
         r = coxi_error(COX_EINVAL,
-                       "--name belongs to --client: a worker that listens is "
+                       "--name belongs to --client or --etcd: a worker that listens is "
                        "known by its --index");
     }
-    if (r == 0 && config->client != NULL && config->name == NULL) {
+    if (r == 0 && dials && config->name == NULL) {
         make_name(config);
     }
     if (r == 0) {
         r = coxi_daemon_start(&config->daemon,
                               config->step_process ? "worker" : "supervisor");
+    }
+    if (r == 0 && !config->step_process) {
+        coxi_daemon_view_log(&config->view);
     }
     r = r == 0 ? check_modules(config) : r;
     r = r == 0 ? check_confinement(config) : r;

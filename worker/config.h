@@ -2,6 +2,8 @@
 #ifndef COXI_WORKER_CONFIG_H
 #define COXI_WORKER_CONFIG_H
 
+#include "cluster/etcd_settings.h"
+#include "cluster/view.h"
 #include "common/option.h"
 #include "http/serve.h"
 #include "net/daemon.h"
@@ -11,6 +13,7 @@
 struct coxi_worker_config {
     struct coxi_daemon_options daemon;
     struct coxi_serve_options http;
+    struct coxi_etcd_settings etcd;
     const char *client;
     const char *name;
     const char *dir;
@@ -31,6 +34,8 @@ struct coxi_worker_config {
     int64_t step_address_space_max;
     bool prints_apart;
     bool step_process;
+    struct coxi_view view; /* of the environment, if it was needed */
+    bool asks_etcd;        /* no option: the client's address is looked for in etcd */
     char client_url[COXI_URL_MAX + 1];     /* `client` */
     struct coxi_module_key module_key;     /* the content of module_key_file */
     char own_name[COXI_WIRE_NAME_MAX + 1]; /* used if `name` is not given */

@@ -53,6 +53,9 @@ static int serve(const struct coxi_worker_config *config)
         &(struct coxi_worker_options){
             .listen = config->daemon.listen,
             .client = config->client,
+            .etcd = config->asks_etcd ? &config->etcd : NULL,
+            .may_use_tcp =
+                config->daemon.insecure || config->daemon.key.kind != COXI_KEY_NONE,
             .name = config->name,
             .address_file = config->daemon.address_file,
             .announcer = &announcer,
@@ -82,17 +85,19 @@ static int serve(const struct coxi_worker_config *config)
 
 static int supervise(struct coxi_worker_config *config, int argc, char **argv)
 {
-    int r = config->client == NULL ? coxi_daemon_settle(&config->daemon, "worker") : 0;
+    bool listens = config->client == NULL && !config->asks_etcd;
+    int r = listens ? coxi_daemon_settle(&config->daemon, "worker") : 0;
     int code = r != 0 ? coxi_exit_config(coxi_worker_program.name)
-                      : coxi_supervise(argc, argv, &config->daemon.key, config->dir,
-                                       config->daemon.listen, &config->http);
+                      : coxi_supervise(argc, argv, &config->daemon, config->dir,
+                                       &config->http);
     coxi_daemon_leave(&config->daemon);
+    coxi_view_fini(&config->view);
     return code;
 }
 
 int main(int argc, char **argv)
 {
-    struct coxi_worker_config config = {0};
+    struct coxi_worker_config config = {.daemon.index = -1};
     int r = coxi_options_parse(&coxi_worker_program, argc, argv, &config, NULL);
     if (r == COXI_OPTIONS_EXIT) {
         return EXIT_SUCCESS;

@@ -395,7 +395,7 @@ static int submit(struct coxi_fetch *fetch, uint32_t ps)
         .n_items = part->items.len / sizeof(struct coxi_pull_item),
         .narrow = true,
         .after = fetch->attempt->call.round.after,
-        .flow = coxi_trace_flow(),
+        .flow = coxi_trace_flow(begun_ns),
     };
     r = r == 0 ? coxi_psc_submit(run->ps[ps], &message, &part->request, false) : r;
     coxi_attempt_trace_ask(fetch->attempt, begun_ns, COXI_TRACE_PULL_ASK, ps,

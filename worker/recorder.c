@@ -21,6 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/error.h"
 #include "net/message.h"
 #include "worker/figures.h"
@@ -152,6 +153,24 @@ struct coxi_recorder_slot *coxi_recorder_slot(struct coxi_recorder *recorder,
 struct coxi_figures *coxi_recorder_figures(struct coxi_recorder *recorder)
 {
     return recorder != NULL ? &recorder->figures : NULL;
+}
+
+void coxi_recorder_note_client(struct coxi_recorder *recorder, bool here)
+{
+    if (recorder != NULL && here) {
+        atomic_store(&recorder->figures.met, true);
+    }
+    if (recorder != NULL) {
+        atomic_store(&recorder->figures.left_ms, here ? 0 : coxi_now_ms());
+    }
+}
+
+uint64_t coxi_recorder_without_client_ms(const struct coxi_recorder *recorder)
+{
+    uint64_t left_ms = atomic_load(&recorder->figures.left_ms);
+    uint64_t now_ms = coxi_now_ms();
+    bool none = left_ms != 0 && atomic_load(&recorder->figures.met);
+    return none && now_ms > left_ms ? now_ms - left_ms : 0;
 }
 
 uint32_t coxi_recorder_running(const struct coxi_recorder *recorder)

@@ -48,6 +48,13 @@ struct coxi_recorder_slot *coxi_recorder_slot(struct coxi_recorder *recorder,
  * processes. */
 struct coxi_figures *coxi_recorder_figures(struct coxi_recorder *recorder);
 
+/* A client has come (`here`), or there is none. The step process. */
+void coxi_recorder_note_client(struct coxi_recorder *recorder, bool here);
+
+/* For how long no client has been here; 0: one is, or none has ever come. The
+ * supervisor. */
+uint64_t coxi_recorder_without_client_ms(const struct coxi_recorder *recorder);
+
 /* The number of steps that run. The supervisor. */
 uint32_t coxi_recorder_running(const struct coxi_recorder *recorder);
 

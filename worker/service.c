@@ -18,6 +18,7 @@
 #include "net/server.h"
 #include "net/traced.h"
 #include "worker/announcer.h"
+#include "worker/finding.h"
 #include "worker/payloads.h"
 #include "worker/run.h"
 #include "worker/slots.h"
@@ -34,6 +35,7 @@ struct worker {
     struct coxi_loop *loop;
     struct coxi_server *server;
     struct coxi_slots *slots;
+    struct coxi_finding finding;
     int signal;
     uv_timer_t drain;       /* checks whether all has ended, after a signal */
     uint64_t idle_since_ms; /* since when nothing runs any more, after a signal; or 0 */
@@ -149,6 +151,7 @@ static int begin_run(struct worker *worker, struct coxi_peer *peer)
         worker->run = run;
         worker->greeted = worker->told = false;
         atomic_fetch_add(&worker->n_runs, 1);
+        coxi_recorder_note_client(worker->options.recorder, true);
     }
     coxi_unlock(&worker->lock);
     if (old != NULL) {
@@ -291,6 +294,7 @@ static void on_close(void *arg, struct coxi_peer *peer)
         bool current = worker->run == run;
         if (current) {
             worker->run = NULL;
+            coxi_recorder_note_client(worker->options.recorder, false);
         }
         coxi_unlock(&worker->lock);
         if (current) {
@@ -338,18 +342,12 @@ static int load_module(struct worker *worker, struct coxi_run *run,
     return 0;
 }
 
-static int dial_for_data(struct worker *worker, const struct coxi_peer *peer)
-{
-    return worker->options.client == NULL
-               ? coxi_error(COX_EPROTO, "a worker that listens dials nobody")
-               : coxi_server_dial_data(worker->server, peer);
-}
-
 static int handle(struct worker *worker, struct coxi_run *run,
                   const struct coxi_peer *peer, const struct coxi_message *m,
                   const struct coxi_frame *frame)
 {
-    switch (m->kind) {
+    /* A cast, because only kinds that are taken are listed. */
+    switch ((int)m->kind) {
     case COXI_LAYOUT:
         return coxi_run_set_layout(run, &m->layout);
     case COXI_MODULE:
@@ -373,38 +371,8 @@ static int handle(struct worker *worker, struct coxi_run *run,
         return coxi_client_files_answer(&run->files, m->request, &m->file_bytes,
                                         frame->payload, frame->payload_len);
     case COXI_WANT_DATA:
-        return dial_for_data(worker, peer);
-    case COXI_HELLO:
-    case COXI_REFUSE:
-    case COXI_STATUS:
-    case COXI_CLAIM:
-    case COXI_RELEASE:
-    case COXI_CREATE:
-    case COXI_WATERMARK:
-    case COXI_SNAPSHOT:
-    case COXI_SNAPSHOT_DONE:
-    case COXI_COUNT:
-    case COXI_COUNTS:
-    case COXI_PULL:
-    case COXI_PULLED:
-    case COXI_COMMIT:
-    case COXI_COMMITTED:
-    case COXI_MODULE_LOADED:
-    case COXI_DONE:
-    case COXI_VOIDED:
-    case COXI_CRASHED:
-    case COXI_VOID:
-    case COXI_LEAVING:
-    case COXI_RESTORE:
-    case COXI_LOAD:
-    case COXI_DESCRIBE:
-    case COXI_PROBE:
-    case COXI_RESOURCE_MADE:
-    case COXI_REACH:
-    case COXI_FILE_READ:
-    case COXI_RESULT:
-    case COXI_TRACE_TOLD:
-    case COXI_MEMORY:
+        return coxi_server_dial_data(worker->server, peer);
+    default:
         break;
     }
     return coxi_error(COX_EPROTO, "a worker takes no message of kind %d", (int)m->kind);
@@ -514,6 +482,7 @@ static int open_worker(struct worker *worker)
     struct coxi_server_options server = {
         .listen = options->listen,
         .dial = options->client,
+        .dials = options->etcd != NULL,
         .self = {.role = COXI_ROLE_WORKER,
                  .index = options->index,
                  .incarnation = worker->incarnation,
@@ -552,15 +521,19 @@ static int open_worker(struct worker *worker)
             part_prints();
         }
         /* From here on an exit is a step's doing. Say so before any step can run. */
+        coxi_recorder_note_client(options->recorder, false);
         coxi_recorder_serve(options->recorder);
         coxi_server_start(worker->server);
     }
-    return r;
+    return r != 0 ? r
+                  : coxi_finding_start(&worker->finding, options->etcd, options->name,
+                                       options->may_use_tcp, worker->server);
 }
 
 static void close_worker(struct worker *worker)
 {
     worker->closing = true;
+    coxi_finding_stop(&worker->finding);
     if (worker->slots != NULL) {
         (void)coxi_slots_stop(worker->slots);
     }
@@ -581,12 +554,13 @@ int coxi_worker_serve(const struct coxi_worker_options *options, int *ret_signal
     struct worker worker = {.options = *options, .incarnation = coxi_random_id()};
     coxi_mutex_init(&worker.lock);
     coxi_budget_init(&worker.payloads);
+    bool dials = options->client != NULL || options->etcd != NULL;
     int r = open_worker(&worker);
     if (r == 0) {
-        coxi_log(COXI_LOG_INFO, options->client != NULL ? "dialling" : "listening",
+        coxi_log(COXI_LOG_INFO, dials ? "dialling" : "listening",
                  "address=%s slots=%u pid=%d%s%s", coxi_server_url(worker.server),
-                 options->slots, (int)getpid(), options->client != NULL ? " name=" : "",
-                 options->client != NULL ? options->name : "");
+                 options->slots, (int)getpid(), dials ? " name=" : "",
+                 dials ? options->name : "");
         coxi_loop_run(worker.loop);
         *ret_signal = worker.signal;
     }

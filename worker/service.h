@@ -5,12 +5,16 @@
 
 #include <stdint.h>
 
+#include "cluster/etcd_settings.h"
 #include "worker/modules.h"
 #include "worker/recorder.h"
 
 struct coxi_worker_options {
     const char *listen;
-    const char *client;       /* the client to dial instead of listening; or NULL */
+    const char *client; /* the client to dial instead of listening; or NULL */
+    /* the etcd that tells which client to dial, instead of `client`; or NULL; borrowed */
+    const struct coxi_etcd_settings *etcd;
+    bool may_use_tcp;         /* with `etcd`: the client may be on another host */
     const char *name;         /* the name under which to dial */
     const char *address_file; /* or NULL */
     /* writes it, if this process may not; or NULL; borrowed */

@@ -34,6 +34,7 @@
 enum {
     REST_FIRST_MS = 10,
     REST_MAX_MS = 5000,
+    LOOK_MS = 250,
 };
 
 struct supervisor {
@@ -46,8 +47,11 @@ struct supervisor {
     uv_process_t process;
     uv_timer_t rest;
     bool running;
-    bool has_served; /* some step process has served */
-    int signal;      /* ENDING: the signal that we were sent */
+    bool has_served;                /* some step process has served */
+    int signal;                     /* ENDING: the signal that we were sent */
+    uint64_t end_without_client_ms; /* 0: never */
+    bool without_client;            /* ENDING: because of that */
+    uv_timer_t look;                /* whether a client is here */
     int rest_ms;
     uint64_t started_ms;
     int exit_code;
@@ -99,6 +103,10 @@ static void on_exit_of(uv_process_t *process, int64_t status, int signum)
     bool served = coxi_recorder_serves(supervisor->recorder);
     supervisor->has_served = supervisor->has_served || served;
     bool refused = signum == 0 && status < COXI_EXIT_AGAIN && !supervisor->has_served;
+    if (supervisor->without_client) {
+        coxi_loop_stop(supervisor->loop); /* exit_code is 0 */
+        return;
+    }
     if (supervisor->signal != 0 || refused) {
         supervisor->exit_code = supervisor->signal != 0
                                     ? COXI_EXIT_AGAIN + supervisor->signal
@@ -168,13 +176,47 @@ static void on_signal(void *arg, int signum)
     }
 }
 
+/* Ends a worker to which no client has come back. */
+static void on_look(uv_timer_t *timer)
+{
+    struct supervisor *supervisor = timer->data;
+    if (supervisor->signal != 0 ||
+        coxi_recorder_without_client_ms(supervisor->recorder) <
+            supervisor->end_without_client_ms) {
+        return;
+    }
+    coxi_log(COXI_LOG_INFO, "ending", "text=\"no client is here\"");
+    supervisor->without_client = true;
+    (void)uv_timer_stop(timer);
+    if (supervisor->running) {
+        (void)uv_process_kill(&supervisor->process, SIGTERM);
+    } else {
+        coxi_loop_stop(supervisor->loop);
+    }
+}
+
+static void look_for_clients(struct supervisor *supervisor)
+{
+    supervisor->look.data = supervisor;
+    (void)uv_timer_init(coxi_loop_uv(supervisor->loop), &supervisor->look);
+    if (supervisor->end_without_client_ms > 0) {
+        (void)uv_timer_start(&supervisor->look, on_look, LOOK_MS, LOOK_MS);
+    }
+}
+
 /* Runs step processes until all is over; returns the exit code. */
 static int supervise(char *const *child, int key_fd,
+                     const struct coxi_daemon_options *daemon,
                      const struct coxi_serve_options *http)
 {
     struct coxi_served *served = NULL;
     struct supervisor supervisor = {
-        .argv = child, .rest_ms = REST_FIRST_MS, .recorder_fd = -1, .key_fd = key_fd};
+        .argv = child,
+        .rest_ms = REST_FIRST_MS,
+        .recorder_fd = -1,
+        .key_fd = key_fd,
+        .end_without_client_ms = (uint64_t)daemon->end_without_client_s * 1000,
+    };
     int r = coxi_recorder_new(&supervisor.recorder_fd, &supervisor.recorder);
     if (r == 0) {
         r = coxi_loop_new(0, NULL, &supervisor, &supervisor.loop);
@@ -192,6 +234,7 @@ static int supervise(char *const *child, int key_fd,
     if (r == 0) {
         supervisor.rest.data = &supervisor;
         (void)uv_timer_init(coxi_loop_uv(supervisor.loop), &supervisor.rest);
+        look_for_clients(&supervisor);
         start(&supervisor);
         coxi_loop_run(supervisor.loop);
     }
@@ -206,7 +249,8 @@ static int supervise(char *const *child, int key_fd,
 
 /* Puts the step process's arguments together, and runs it. */
 static int supervise_in(int argc, char **argv, int key_fd, const char *dir,
-                        const char *listen, const struct coxi_serve_options *http)
+                        const struct coxi_daemon_options *daemon,
+                        const struct coxi_serve_options *http)
 {
     char self[PATH_MAX];
     char dir_option[PATH_MAX];
@@ -214,7 +258,8 @@ static int supervise_in(int argc, char **argv, int key_fd, const char *dir,
     char parent[32];
     char step_process[] = "--step-process";
     char key_option[] = "--key-file=" COXI_KEY_PASSED;
-    char **child = calloc((size_t)argc + 6, sizeof(*child));
+    char index[32];
+    char **child = calloc((size_t)argc + 7, sizeof(*child));
     ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
     int r = coxi_path(dir_option, "--dir=%s", dir);
     if (r == 0 && (n <= 0 || child == NULL)) {
@@ -231,21 +276,25 @@ static int supervise_in(int argc, char **argv, int key_fd, const char *dir,
     child[argc++] = parent;
     child[argc++] = dir_option;
     child[argc++] = step_process;
-    if (listen != NULL) {
-        (void)snprintf(listen_option, sizeof(listen_option), "--listen=%s", listen);
+    if (daemon->listen != NULL) {
+        (void)snprintf(listen_option, sizeof(listen_option), "--listen=%s",
+                       daemon->listen);
+        (void)snprintf(index, sizeof(index), "--index=%lld", (long long)daemon->index);
         child[argc++] = listen_option;
+        child[argc++] = index;
     }
     if (key_fd >= 0) {
         child[argc] = key_option;
     }
-    int code = supervise(child, key_fd, http);
+    int code = supervise(child, key_fd, daemon, http);
     free(child);
     return code;
 }
 
-int coxi_supervise(int argc, char **argv, const struct coxi_key *key, const char *dir,
-                   const char *listen, const struct coxi_serve_options *http)
+int coxi_supervise(int argc, char **argv, const struct coxi_daemon_options *daemon,
+                   const char *dir, const struct coxi_serve_options *http)
 {
+    const struct coxi_key *key = &daemon->key;
     char temporary[64];
     int lock = -1;
     int key_fd = -1;
@@ -258,7 +307,7 @@ int coxi_supervise(int argc, char **argv, const struct coxi_key *key, const char
         return coxi_exit_config("coxswain-worker");
     }
     int code =
-        supervise_in(argc, argv, key_fd, dir != NULL ? dir : temporary, listen, http);
+        supervise_in(argc, argv, key_fd, dir != NULL ? dir : temporary, daemon, http);
     if (key_fd >= 0) {
         (void)close(key_fd);
     }

@@ -8,19 +8,19 @@
 #define COXI_WORKER_SUPERVISOR_H
 
 #include "http/serve.h"
-#include "net/key.h"
+#include "net/daemon.h"
 
 /*
  * Runs this program again with the same arguments and --step-process, and again
  * whenever that process dies. Ends with SIGTERM or SIGINT, which it passes on. Ends
  * also if a step process exits with a code below 128 and none has ever served, because
  * the cause would not go away. Step modules are kept in `dir`; NULL: a temporary
- * directory. Every step process listens at `listen`; NULL: at none. It gets the key, if
+ * directory. Every step process listens at daemon->listen; NULL: at none. It gets the key, if
  * there is one, from this process, because its user may be unable to read the file.
  * `http`: where to serve how the worker is.
  * Returns the exit code for this process. Main thread.
  */
-int coxi_supervise(int argc, char **argv, const struct coxi_key *key, const char *dir,
-                   const char *listen, const struct coxi_serve_options *http);
+int coxi_supervise(int argc, char **argv, const struct coxi_daemon_options *daemon,
+                   const char *dir, const struct coxi_serve_options *http);
 
 #endif

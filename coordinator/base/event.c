@@ -75,6 +75,9 @@ static const struct {
     [COX_EVENT_METRICS_FAILED] = {"metrics_failed", COX_EVENT_WARNING},
     [COX_EVENT_METRICS_BACK] = {"metrics_back", COX_EVENT_INFO},
     [COX_EVENT_TRACE_FAILED] = {"trace_failed", COX_EVENT_WARNING},
+    [COX_EVENT_PS_MOVED] = {"ps_moved", COX_EVENT_INFO},
+    [COX_EVENT_ETCD_LOST] = {"etcd_lost", COX_EVENT_WARNING},
+    [COX_EVENT_ETCD_BACK] = {"etcd_back", COX_EVENT_INFO},
 };
 enum { N_KINDS = sizeof(kinds) / sizeof(*kinds) };
 

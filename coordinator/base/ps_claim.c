@@ -188,7 +188,7 @@ int coxi_ps_probe(struct cox_coordinator *c, struct coxi_psc *psc, bool writes,
                   uint64_t end_ms)
 {
     struct probe probe;
-    if (c->saving.dir == NULL) {
+    if (c->saving.dir == NULL || c->saving.via_client) {
         return 0;
     }
     int r = probe_make(c->saving.dir, coxi_psc_index(psc), &probe);

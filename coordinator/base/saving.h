@@ -36,6 +36,10 @@ struct coxi_saving {
     uint32_t n_built; /* checkpoints since a whole one; each builds on the one before */
     struct coxi_known_base bases[COXI_KNOWN_BASES];
 
+    /* Shards go through the client (checkpoint_via); set before ps are claimed. */
+    bool via_client;
+    atomic_uint_least64_t n_carries; /* so many carries were begun */
+
     /* set: the thread that writes a checkpoint must not wait for the disk any longer */
     atomic_bool leaves_disk;
 

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "common/clock.h"
 #include "common/error.h"
 
 void coxi_task_stream_init(struct coxi_task_stream *stream)
@@ -18,21 +19,23 @@ void coxi_task_stream_fini(struct coxi_task_stream *stream)
     coxi_mutex_fini(&stream->lock);
 }
 
+void coxi_task_stream_look(struct coxi_task_stream *stream)
+{
+    uint64_t until_ms = atomic_load_explicit(&stream->until_ms, memory_order_relaxed);
+    uint64_t now_ms = until_ms != 0 ? coxi_now_ms() : 0;
+    stream->is_watched = now_ms < until_ms;
+    if (stream->is_watched && now_ms / 1000 != stream->second) {
+        stream->second = now_ms / 1000;
+        stream->room = COXI_TASK_STREAM_SECOND;
+    }
+}
+
 void coxi_task_stream_add(struct coxi_task_stream *stream,
                           const struct coxi_task_stream_span *span)
 {
-    uint64_t second = coxi_now_ms() / 1000;
+    stream->room--;
     coxi_lock(&stream->lock);
-    if (second != stream->second) {
-        stream->second = second;
-        stream->n_second = 0;
-    }
-    if (stream->spans == NULL || stream->n_second == COXI_TASK_STREAM_SECOND) {
-        stream->skipped++;
-    } else {
-        stream->n_second++;
-        stream->spans[++stream->last % COXI_TASK_STREAM_MAX] = *span;
-    }
+    stream->spans[++stream->last % COXI_TASK_STREAM_MAX] = *span;
     coxi_unlock(&stream->lock);
 }
 

@@ -3,7 +3,8 @@
  * workers have reported it. Recorded only while somebody reads it.
  *
  * Threads: the loop writes, any thread reads, under the stream's own lock. Cost: while
- * nobody reads, one load a report; memory of 3 MB from the first reader on.
+ * nobody reads, one load a message of reports; otherwise a look at the clock for each
+ * message, and the lock for each span that is kept; memory of 3 MB from the first reader on.
  */
 #ifndef COXI_COORDINATOR_BASE_TASK_STREAM_H
 #define COXI_COORDINATOR_BASE_TASK_STREAM_H
@@ -11,6 +12,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "common/durations.h"
 #include "common/sync.h"
 
 enum {
@@ -33,26 +35,36 @@ struct coxi_task_stream_span {
 
 struct coxi_task_stream {
     atomic_uint_least64_t until_ms; /* recorded until then */
-    struct coxi_mutex lock;         /* leaf */
+    atomic_uint_least64_t skipped;  /* spans beyond the most of a second (loop) */
+
+    /* ---- the loop's, as of coxi_task_stream_look */
+    bool is_watched;
+    uint64_t second; /* this one, and how many spans it may still have */
+    uint32_t room;
+
+    struct coxi_mutex lock; /* leaf */
     /* a ring: span number i, from 1 on, is at i % COXI_TASK_STREAM_MAX; NULL: nobody has read
      * yet */
     struct coxi_task_stream_span *spans COXI_GUARDED_BY(lock);
-    uint64_t last COXI_GUARDED_BY(lock);    /* number of the newest span */
-    uint64_t skipped COXI_GUARDED_BY(lock); /* spans beyond the most of a second */
-    uint64_t second COXI_GUARDED_BY(lock);  /* the second now, and its spans */
-    uint32_t n_second COXI_GUARDED_BY(lock);
+    uint64_t last COXI_GUARDED_BY(lock); /* number of the newest span */
 };
 
 void coxi_task_stream_init(struct coxi_task_stream *stream);
 void coxi_task_stream_fini(struct coxi_task_stream *stream);
 
-static inline bool coxi_task_stream_is_watched(const struct coxi_task_stream *stream)
+/* Reports have come: looks at the time, which is theirs. Loop. */
+void coxi_task_stream_look(struct coxi_task_stream *stream);
+
+/* True if a span should be added; counts it if only its second is full. Loop. */
+static inline bool coxi_task_stream_takes(struct coxi_task_stream *stream)
 {
-    uint64_t until = atomic_load_explicit(&stream->until_ms, memory_order_relaxed);
-    return until != 0 && coxi_now_ms() < until;
+    if (stream->is_watched && stream->room == 0) {
+        coxi_count_more(&stream->skipped, 1);
+    }
+    return stream->is_watched && stream->room > 0;
 }
 
-/* Adds a span of a watched stream. Loop. */
+/* Adds a span that the stream takes. Loop. */
 void coxi_task_stream_add(struct coxi_task_stream *stream,
                           const struct coxi_task_stream_span *span);
 

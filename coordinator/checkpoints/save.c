@@ -31,6 +31,7 @@
 #include "common/structs.h"
 #include "common/sync.h"
 #include "coordinator/base/alive.h"
+#include "coordinator/base/carrier.h"
 #include "coordinator/base/event.h"
 #include "coordinator/base/history.h"
 #include "coordinator/base/ps_set.h"
@@ -73,6 +74,21 @@ int coxi_save_prepare(const char *dir, char **ret)
     return 0;
 }
 
+int coxi_save_via(const char *via, bool *ret)
+{
+    const char *says = via;
+    if (says == NULL) {
+        says = getenv("COX_CHECKPOINT_VIA"); /* NOLINT(concurrency-mt-unsafe) */
+    }
+    bool is_client = says != NULL && strcmp(says, "client") == 0;
+    if (says != NULL && *says != '\0' && !is_client && strcmp(says, "ps") != 0) {
+        return coxi_error(COX_EINVAL, "%s is '%s': it must be \"ps\" or \"client\"",
+                          via == NULL ? "COX_CHECKPOINT_VIA" : "checkpoint_via", says);
+    }
+    *ret = is_client;
+    return 0;
+}
+
 static void take_shard(void *arg, const struct coxi_message *answer)
 {
     struct coxi_manifest_shard *shard = arg;
@@ -84,39 +100,114 @@ static void take_shard(void *arg, const struct coxi_message *answer)
                                  done->touched, done->n_touched, &shard->applied);
 }
 
-/* Lets every ps write its shard, all at the same time. */
+/* The shards of a checkpoint that are being written. */
+struct shards {
+    struct cox_coordinator *c;
+    const char *dir;
+    struct coxi_manifest *manifest;
+    struct coxi_ps_round round;
+    struct coxi_ps_round_call *calls;
+    struct coxi_carrier **carriers; /* of shards that go through the client */
+};
+
+/* Starts to fetch the shard of ps `i`, for which the Snapshot will ask. */
+static int fetch(struct shards *shards, uint32_t i,
+                 const struct coxi_snapshot *snapshot)
+{
+    const struct coxi_carrying carrying = {.psc = shards->c->ps.clients[i],
+                                           .session = snapshot->session,
+                                           .incarnation = snapshot->incarnation,
+                                           .id = snapshot->carry};
+    return coxi_carrier_start_fetch(&carrying, snapshot->path,
+                                    &shards->c->saving.leaves_disk,
+                                    &shards->carriers[i]);
+}
+
+static int ask_for_shard(struct shards *shards, uint32_t i)
+{
+    struct cox_coordinator *c = shards->c;
+    struct coxi_manifest_shard *shard = &shards->manifest->shards[i];
+    struct coxi_message message = {.kind = COXI_SNAPSHOT};
+    char path[PATH_MAX];
+    coxi_manifest_file(i, c->ps.n, shard->file);
+    int r = coxi_path(path, "%s/%s", shards->dir, shard->file);
+    if (r != 0) {
+        return r;
+    }
+    message.snapshot =
+        (struct coxi_snapshot){.session = c->session,
+                               .number = shards->manifest->number,
+                               .path = path,
+                               .base = shards->manifest->base,
+                               .track = c->options.checkpoint_incremental > 0,
+                               .incarnation = coxi_psc_incarnation(c->ps.clients[i])};
+    if (c->saving.via_client) {
+        message.snapshot.carry = 1 + atomic_fetch_add(&c->saving.n_carries, 1);
+        r = fetch(shards, i, &message.snapshot);
+    }
+    if (r == 0) {
+        shards->calls[i] = (struct coxi_ps_round_call){
+            .expect = COXI_SNAPSHOT_DONE, .take = take_shard, .arg = shard};
+        coxi_ps_round_add(&shards->round, c->ps.clients[i], &message,
+                          &shards->calls[i]);
+    }
+    return r;
+}
+
+/*
+ * Waits for the shards that are being fetched; `code` and the error text: what the ps
+ * have said. If this client could not write a shard, that is the error.
+ */
+static int end_fetches(const struct shards *shards, int code)
+{
+    char text[COXI_ERROR_TEXT_MAX];
+    bool is_own = false;
+    (void)snprintf(text, sizeof(text), "%s", coxi_error_text());
+    for (uint32_t i = 0; i < shards->c->ps.n; i++) {
+        uint64_t bytes = shards->manifest->shards[i].bytes;
+        uint64_t fetched = bytes;
+        int r = coxi_carrier_end(shards->carriers[i], &fetched);
+        if (r == 0 && code == 0 && fetched != bytes) {
+            r = coxi_error(COX_EIO,
+                           "of the %" PRIu64 " bytes of ps %" PRIu32 ", %" PRIu64
+                           " have come",
+                           bytes, i, fetched);
+        }
+        if (!is_own && (r == COX_EIO || (r != 0 && code == 0))) {
+            is_own = true;
+            code = r;
+            (void)snprintf(text, sizeof(text), "%s", coxi_error_text());
+        }
+    }
+    return code == 0 ? 0 : coxi_error(code, "%s", text);
+}
+
+/* Asks every ps for its shard, all at the same time. */
+static int ask_for_shards(struct shards *shards)
+{
+    char text[COXI_ERROR_TEXT_MAX];
+    int r = 0;
+    coxi_ps_round_begin(&shards->round);
+    for (uint32_t i = 0; r == 0 && i < shards->c->ps.n; i++) {
+        r = ask_for_shard(shards, i);
+    }
+    (void)snprintf(text, sizeof(text), "%s", coxi_error_text());
+    int answer = coxi_ps_round_end(&shards->round);
+    return end_fetches(shards, r != 0 ? coxi_error(r, "%s", text) : answer);
+}
+
+/* Lets every ps write its shard, or fetches the shards. */
 static int write_shards(struct cox_coordinator *c, const char *dir,
                         struct coxi_manifest *manifest)
 {
-    struct coxi_ps_round round;
-    int r = 0;
-    struct coxi_ps_round_call *calls = calloc(c->ps.n, sizeof(*calls));
-    if (calls == NULL) {
-        return coxi_error_memory("a checkpoint");
-    }
-    coxi_ps_round_begin(&round);
-    for (uint32_t i = 0; r == 0 && i < c->ps.n; i++) {
-        char path[PATH_MAX];
-        struct coxi_message message = {.kind = COXI_SNAPSHOT};
-        coxi_manifest_file(i, c->ps.n, manifest->shards[i].file);
-        r = coxi_path(path, "%s/%s", dir, manifest->shards[i].file);
-        if (r == 0) {
-            message.snapshot = (struct coxi_snapshot){
-                .session = c->session,
-                .number = manifest->number,
-                .path = path,
-                .base = manifest->base,
-                .track = c->options.checkpoint_incremental > 0,
-                .incarnation = coxi_psc_incarnation(c->ps.clients[i])};
-            calls[i] = (struct coxi_ps_round_call){.expect = COXI_SNAPSHOT_DONE,
-                                                   .take = take_shard,
-                                                   .arg = &manifest->shards[i]};
-            coxi_ps_round_add(&round, c->ps.clients[i], &message, &calls[i]);
-        }
-    }
-    int answer = coxi_ps_round_end(&round);
-    free(calls);
-    r = r != 0 ? r : answer;
+    struct shards shards = {.c = c, .dir = dir, .manifest = manifest};
+    shards.calls = calloc(c->ps.n, sizeof(*shards.calls));
+    shards.carriers = calloc(c->ps.n, sizeof(*shards.carriers));
+    int r = shards.calls == NULL || shards.carriers == NULL
+                ? coxi_error_memory("a checkpoint")
+                : ask_for_shards(&shards);
+    free(shards.calls);
+    free(shards.carriers);
     for (uint32_t i = 0; r == 0 && i < c->ps.n; i++) {
         r = manifest->shards[i].applied.intervals == NULL
                 ? coxi_error_memory("a checkpoint")

@@ -440,7 +440,7 @@ static void handle_answer(struct coxi_seat *seat, const struct answer *answer)
     if (closure != NULL && answer->times != NULL) {
         coxi_profile_note(&closure->function->profile, head->run_us, answer->times,
                           seat->c->closures->n_queued == 0);
-        if (coxi_task_stream_is_watched(&seat->c->task_stream)) {
+        if (coxi_task_stream_takes(&seat->c->task_stream)) {
             note_span(seat, closure->function, answer);
         }
     }
@@ -461,6 +461,7 @@ int coxi_attempts_done(struct coxi_worker *worker, const struct coxi_done *done,
     size_t n_ended = 0;
     uint64_t begun_ns = coxi_trace_begin();
     coxi_ways_note(&seat->ways, done);
+    coxi_task_stream_look(&seat->c->task_stream);
     for (size_t i = 0; i < done->n_closures; i++) {
         const struct coxi_done_head *head = &done->closures[i];
         struct answer answer = {.head = head, .weight = 1};

@@ -1,6 +1,7 @@
 /* See evaluations.h. A line that is not complete is taken when it is. */
 #include "coordinator/monitor/evaluations.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -61,10 +62,15 @@ void coxi_evaluations_note(struct coxi_evaluations *evaluations,
         uint64_t number = coxi_record_count(record, "number");
         evaluations->known[number % KNOWN] =
             (struct known){number, coxi_record_count(record, "closure")};
-    } else if (record->kind == COXI_RECORD_EVAL) {
-        uint64_t offset = coxi_record_count(record, "offset");
-        evaluations->offset =
-            offset > evaluations->offset ? offset : evaluations->offset;
+    }
+}
+
+void coxi_evaluations_load(struct coxi_evaluations *evaluations,
+                           const struct coxi_record *record)
+{
+    coxi_evaluations_note(evaluations, record);
+    if (record->kind == COXI_RECORD_EVAL) {
+        evaluations->offset = coxi_record_count(record, "offset");
     }
 }
 
@@ -190,9 +196,14 @@ static void take_lines(struct coxi_evaluations *evaluations, const char *text,
 void coxi_evaluations_take(struct coxi_evaluations *evaluations)
 {
     char path[PATH_MAX];
-    struct stat now;
-    if (path_of(evaluations, path) != 0 || stat(path, &now) != 0 ||
-        (uint64_t)now.st_size <= evaluations->offset) {
+    struct stat now = {0};
+    if (path_of(evaluations, path) != 0 || (stat(path, &now) != 0 && errno != ENOENT)) {
+        return;
+    }
+    if ((uint64_t)now.st_size < evaluations->offset) {
+        evaluations->offset = 0;
+    }
+    if ((uint64_t)now.st_size == evaluations->offset) {
         return;
     }
     int fd = open(path, O_RDONLY | O_CLOEXEC);

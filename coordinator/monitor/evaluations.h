@@ -17,15 +17,21 @@ int coxi_evaluations_new(const char *dir, struct coxi_records *records,
                          struct coxi_evaluations **ret);
 void coxi_evaluations_free(struct coxi_evaluations *evaluations); /* takes NULL */
 
-/* Takes note of a record: which closure a checkpoint has, or how far eval.jsonl was taken
- * over. Pass the records of the run so far, then each new one. */
+/* Takes note of a record of the run so far: which closure a checkpoint has, and how far
+ * eval.jsonl was taken over. Pass them in their order, before the first
+ * coxi_evaluations_take. */
+void coxi_evaluations_load(struct coxi_evaluations *evaluations,
+                           const struct coxi_record *record);
+
+/* Takes note of a new record: which closure a checkpoint has. */
 void coxi_evaluations_note(struct coxi_evaluations *evaluations,
                            const struct coxi_record *record);
 
 /* Skips what eval.jsonl has already: it is of another run. */
 void coxi_evaluations_skip(struct coxi_evaluations *evaluations);
 
-/* Takes over what was reported since the last call. */
+/* Takes over what was reported since the last call. A file that has become shorter, or was
+ * removed, is another one: it is read from its beginning. */
 void coxi_evaluations_take(struct coxi_evaluations *evaluations);
 
 #endif

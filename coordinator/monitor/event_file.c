@@ -26,10 +26,11 @@ enum {
 };
 
 struct coxi_event_file {
-    char path[PATH_MAX];
-    int fd;
-    uint64_t len; /* bytes of whole records in the file */
-    bool is_cut;  /* a part of a record follows them, which could not be cut off */
+    char dir[PATH_MAX];
+    char path[PATH_MAX]; /* once it is made */
+    int fd;              /* -1: it is not made yet */
+    uint64_t len;        /* bytes of whole records in the file */
+    bool is_cut; /* a part of a record follows them, which could not be cut off */
     struct coxi_buffer waiting;
 };
 
@@ -97,7 +98,7 @@ static int add_record(struct coxi_event_file *file, const uint8_t *event,
     head_sum = coxi_crc32c_masked(coxi_crc32c(0, &len, sizeof(len)));
     memcpy(head + sizeof(len), &head_sum, sizeof(head_sum));
     if (file->waiting.len + sizeof(head) + len + sizeof(sum) > WAITING_MAX) {
-        return coxi_error(COX_EIO, "%s cannot be written", file->path);
+        return coxi_error(COX_EIO, "a file in %s cannot be written", file->dir);
     }
     int r = coxi_buffer_reserve(&file->waiting, sizeof(head) + len + sizeof(sum));
     if (r == 0) { /* there is memory for all three */
@@ -196,8 +197,9 @@ static long long newest_second(const char *dir)
     return newest;
 }
 
-static int open_file(struct coxi_event_file *file, const char *dir)
+static int make_file(struct coxi_event_file *file)
 {
+    const char *dir = file->dir;
     char host[128] = "";
     long long second = (long long)now_s();
     int r = coxi_directory_make(dir);
@@ -222,7 +224,7 @@ int coxi_event_file_new(const char *dir, uint64_t first_step,
         return coxi_error_memory("a file for TensorBoard");
     }
     file->fd = -1;
-    int r = open_file(file, dir);
+    int r = coxi_path(file->dir, "%s", dir);
     if (r == 0) {
         r = add_start(file, first_step);
     }
@@ -261,9 +263,13 @@ int coxi_event_file_flush(struct coxi_event_file *file)
     if (len == 0) {
         return 0;
     }
+    int r = file->fd < 0 ? make_file(file) : 0;
+    if (r != 0) {
+        return r;
+    }
     if ((file->is_cut && cut_off(file) != 0) ||
         coxi_fd_write(file->fd, file->waiting.data, len) != 0) {
-        int r = coxi_error_errno(COX_EIO, "cannot write %s", file->path);
+        r = coxi_error_errno(COX_EIO, "cannot write %s", file->path);
         (void)cut_off(file);
         return r;
     }

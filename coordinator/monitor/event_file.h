@@ -17,10 +17,11 @@
 struct coxi_event_file;
 
 /*
- * Makes a file in directory `dir`, which is made if it is missing. Its name sorts behind
- * those of other such files there, so that TensorBoard reads it after them. It begins with
- * the restart of the run at `first_step`: TensorBoard forgets points of the older files
- * whose step is not below that. COX_EIO, COX_ENOMEM.
+ * Begins a file in directory `dir`. The first flush makes both, the directory if it is
+ * missing. The file's name sorts behind those of other such files there, so that
+ * TensorBoard reads it after them. It begins with the restart of the run at `first_step`:
+ * TensorBoard forgets points of the older files whose step is not below that. COX_EINVAL:
+ * the path is too long. COX_ENOMEM.
  */
 int coxi_event_file_new(const char *dir, uint64_t first_step,
                         struct coxi_event_file **ret);
@@ -33,7 +34,8 @@ void coxi_event_file_free(struct coxi_event_file *file);
 int coxi_event_file_scalar(struct coxi_event_file *file, const char *tag, uint64_t step,
                            double t, double value);
 
-/* Writes what was added: all of it or nothing; then it still waits. COX_EIO. */
+/* Writes what was added: all of it or nothing; then it still waits, also if the file could
+ * not be made. COX_EIO. */
 int coxi_event_file_flush(struct coxi_event_file *file);
 
 #endif

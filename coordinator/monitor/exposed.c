@@ -147,8 +147,6 @@ static int serve(struct cox_coordinator *c, const char *address)
     if (r != 0) {
         return coxi_error(r, "cox_options.http: %s", coxi_error_text());
     }
-    coxi_event(c, COX_EVENT_SERVES, COXI_OF(0), "the run can be watched at %s/",
-               coxi_http_url(exposed->server));
     return 0;
 }
 
@@ -163,6 +161,14 @@ int coxi_exposed_start(struct cox_coordinator *c)
     c->times.watched = true;
     c->exposed = calloc(1, sizeof(*c->exposed));
     return c->exposed != NULL ? serve(c, address) : coxi_error_memory("an HTTP server");
+}
+
+void coxi_exposed_tell(struct cox_coordinator *c)
+{
+    if (c->exposed != NULL) {
+        coxi_event(c, COX_EVENT_SERVES, COXI_OF(0), "the run can be watched at %s/",
+                   coxi_http_url(c->exposed->server));
+    }
 }
 
 void coxi_exposed_wake(struct cox_coordinator *c)

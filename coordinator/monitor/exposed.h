@@ -9,6 +9,10 @@
  * coordinator runs. COX_EADDRESS, COX_ENOMEM. */
 int coxi_exposed_start(struct cox_coordinator *c);
 
+/* Tells the event that the client serves, and where. After coxi_monitor_load, so that the
+ * event follows what the history has already. Does nothing if nothing is served. */
+void coxi_exposed_tell(struct cox_coordinator *c);
+
 /* Writes the client's metrics, besides those of every process; until the end of
  * cox_open: none. The server's thread. */
 void coxi_exposed_metrics(struct cox_coordinator *c, struct coxi_openmetrics *m);

@@ -151,7 +151,7 @@ static void *monitor_thread(void *arg)
 static void note_checkpoint(void *arg, const struct coxi_record *record)
 {
     struct coxi_monitor *monitor = arg;
-    coxi_evaluations_note(monitor->evaluations, record);
+    coxi_evaluations_load(monitor->evaluations, record);
     if (record->kind == COXI_RECORD_CHECKPOINT &&
         coxi_record_count(record, "number") == monitor->c->saving.started.checkpoint) {
         monitor->cut = coxi_record_count(record, "cut");
@@ -160,14 +160,13 @@ static void note_checkpoint(void *arg, const struct coxi_record *record)
 
 int coxi_monitor_load(struct cox_coordinator *c)
 {
-    uint64_t end;
     const char *dir = coxi_history_dir(c);
     if (c->history == NULL || dir == NULL) {
         return 0;
     }
     int r = c->saving.dir == NULL ? coxi_directory_make(dir) : 0;
     if (r == 0) {
-        r = coxi_history_load(dir, c->history, &end);
+        r = coxi_history_load(dir, c->history);
     }
     c->monitor->before = coxi_records_last(c->history);
     return r == COX_ENOMEM ? r : 0; /* a file that cannot be read stops no run */
@@ -177,12 +176,14 @@ int coxi_monitor_load(struct cox_coordinator *c)
 static void find_place(struct coxi_monitor *monitor)
 {
     struct cox_coordinator *c = monitor->c;
-    uint64_t end;
     const char *dir = coxi_history_dir(c);
     monitor->goes_on = c->saving.started.checkpoint != 0;
     if (monitor->goes_on) {
         if (dir != NULL) {
-            (void)coxi_history_each(dir, 0, note_checkpoint, monitor, &end);
+            (void)coxi_history_each(dir,
+                                    COXI_RECORDS_OF(COXI_RECORD_CHECKPOINT) |
+                                        COXI_RECORDS_OF(COXI_RECORD_EVAL),
+                                    note_checkpoint, monitor);
         }
         monitor->repeated =
             (struct coxi_repeated){monitor->cut, c->saving.started.closure};

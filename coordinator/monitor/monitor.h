@@ -11,8 +11,8 @@
  *   stats.c        counts what a run has done
  *   profile.c      tells where the time of steps goes, and what bounds the run
  *   tasks.c        tells which slot ran what, and when
- *   trace.c        gathers traces; trace_write.c: as viewers read them; trace_asked.c: for
- *                  somebody who asks over HTTP
+ *   trace.c        gathers traces; trace_write.c: as viewers read them; trace_out.c: writes
+ *                  the file; trace_asked.c: for somebody who asks over HTTP
  *   exposed.c      serves how the client is, and the live page, over HTTP;
  *                  exposed_metrics.c: its metrics
  *

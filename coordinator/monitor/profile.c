@@ -17,19 +17,24 @@
 #include "common/sync.h"
 #include "coordinator/workers/module.h"
 
-enum { MARK_MS = 10000 };
+enum {
+    MARK_MS = 10000,
+    SHORT_US = 1000 /* of a slot's time for a step: less goes mostly to messages */
+};
 
 /* ---- the rule */
 
-static const char *advice(enum cox_bound bound, bool starved)
+static const char *advice(enum cox_bound bound, bool starved, bool is_short)
 {
     switch (bound) {
     case COX_BOUND_COMPUTE:
         return "add workers, or slots while their hosts have idle cores";
     case COX_BOUND_PS:
-        return "add ps, pull fewer rows or a narrower type, or begin pulls before "
-               "their "
-               "values are needed";
+        return is_short
+                   ? "steps are short, so give each more work, or begin pulls "
+                     "before their values are needed; if that is not enough, add ps"
+                   : "add ps, pull fewer rows or a narrower type, or begin pulls "
+                     "before their values are needed";
     case COX_BOUND_DATA:
         return "add slots or workers, or store the files on a faster disk or less "
                "compressed";
@@ -77,7 +82,8 @@ enum cox_bound coxi_profile_bound(const struct coxi_part_sums *sums, char *text,
                        percent(us[COX_BOUND_COMPUTE], all),
                        percent(us[COX_BOUND_PS], all), percent(us[COX_BOUND_DATA], all),
                        percent(us[COX_BOUND_LATENCY], all),
-                       advice(most, sums->starved_us * 2 > sums->idle_us));
+                       advice(most, sums->starved_us * 2 > sums->idle_us,
+                              all < SHORT_US * sums->n));
     }
     return most;
 }

@@ -22,10 +22,11 @@
 #include "net/ps_client.h"
 
 enum {
-    ALL_MS = 60000,     /* how often all workers are described */
-    FEW_WORKERS = 64,   /* so many are described each second */
-    FIRST_MS = 3600000, /* for so long each sample is written to disk */
-    SLACK_MS = 500      /* a sample may be late, and still counts as one second later */
+    ALL_MS = 60000,       /* how often all workers are described, on disk, too, ... */
+    ALL_FIRST_MS = 10000, /* ... and how often few workers of a young run are */
+    FEW_WORKERS = 64,     /* so many are described each second */
+    FIRST_MS = 3600000,   /* for so long each sample is written to disk */
+    SLACK_MS = 500 /* a sample may be late, and still counts as one second later */
 };
 
 /* A worker as the loop last saw it. */
@@ -142,8 +143,9 @@ static void tell(struct coxi_sampler *sampler, enum coxi_record_kind kind, int r
 
 #define U(x) ((unsigned long long)(x))
 
+/* `last`: the client is being closed. */
 static void tell_run(struct coxi_sampler *sampler, const struct cox_stats *s,
-                     double seconds, bool lasting)
+                     double seconds, bool lasting, bool last)
 {
     struct coxi_buffer to = {0};
     int r = coxi_buffer_printf(
@@ -171,7 +173,7 @@ static void tell_run(struct coxi_sampler *sampler, const struct cox_stats *s,
     r = r == 0
             ? coxi_progress_json(sampler->c, &sampler->pace, s->done + s->failed, &to)
             : r;
-    r = r == 0 ? coxi_buffer_printf(&to, ",") : r;
+    r = r == 0 ? coxi_buffer_printf(&to, last ? ",\"over\":true," : ",") : r;
     r = r == 0 ? coxi_profile_json(sampler->c, &to) : r;
     tell(sampler, COXI_RECORD_SAMPLE, r, &to, lasting);
 }
@@ -291,9 +293,13 @@ struct due {
 
 static struct due choose(struct coxi_sampler *sampler, uint64_t now_ms, bool last)
 {
+    uint64_t many = 1 + sampler->n_seen / FEW_WORKERS;
+    uint64_t all_ms =
+        ALL_FIRST_MS * many * (1 + (now_ms - sampler->begun_ms) / FIRST_MS);
+    all_ms = all_ms < ALL_MS ? all_ms : ALL_MS;
     struct due due = {.all = last || sampler->n_told == 0 ||
-                             now_ms - sampler->all_ms + SLACK_MS >= ALL_MS};
-    uint64_t every_ms = 1000 * (uint64_t)(1 + sampler->n_seen / FEW_WORKERS);
+                             now_ms - sampler->all_ms + SLACK_MS >= all_ms};
+    uint64_t every_ms = 1000 * many;
     due.counts = due.all || now_ms - sampler->counts_ms + SLACK_MS >= every_ms;
     due.lasting = due.all;
     due.seconds =
@@ -359,7 +365,7 @@ void coxi_sampler_take(struct coxi_sampler *sampler, bool last)
     double seconds =
         sampler->sampled_ms != 0 ? 1e-3 * (double)(now_ms - sampler->sampled_ms) : 0;
     bool lasting = is_lasting(sampler, now_ms) || last;
-    tell_run(sampler, &stats, seconds, lasting);
+    tell_run(sampler, &stats, seconds, lasting, last);
     tell_ps(sampler, seconds, lasting);
     tell_workers(sampler, now_ms, last);
     sampler->sampled_ms = now_ms;

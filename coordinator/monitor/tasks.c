@@ -19,7 +19,6 @@ struct telling {
     uint64_t unix_us; /* Unix time when the monotonic clock was 0 */
     uint64_t oldest_us;
     uint64_t next;
-    uint64_t skipped;
     const struct cox_function *functions[FUNCTIONS_MAX];
     size_t n_functions;
     bool any;
@@ -39,7 +38,6 @@ static size_t take_piece(struct coxi_task_stream *stream, struct telling *t,
         piece[n] = stream->spans[(after + 1 + n) % COXI_TASK_STREAM_MAX];
     }
     t->next = after + n;
-    t->skipped = stream->skipped;
     coxi_unlock(&stream->lock);
     return n;
 }
@@ -111,9 +109,10 @@ int coxi_trace_tasks_json(struct cox_coordinator *c, uint64_t since,
             r = tell_task(&t, first + i, &piece[i]);
         }
     }
+    uint64_t skipped = atomic_load(&c->task_stream.skipped);
     r = r == 0 ? tell_functions(&t) : r;
     return r == 0 ? coxi_buffer_printf(out, "],\"skipped\":%llu,\"next\":%llu}",
-                                       (unsigned long long)t.skipped,
+                                       (unsigned long long)skipped,
                                        (unsigned long long)t.next)
                   : r;
 }

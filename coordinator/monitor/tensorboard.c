@@ -130,6 +130,7 @@ struct survey {
     uint64_t train_first;
     uint64_t eval_first;
     struct coxi_tensorboard *board;
+    uint64_t left_out;
     int code;
 };
 
@@ -183,22 +184,27 @@ static void rewrite(void *arg, const struct coxi_record *record)
     }
     bool eval = is_eval(record);
     if (record->scalar.step >= (eval ? survey->eval_first : survey->train_first)) {
-        survey->code = coxi_tensorboard_add(survey->board, record);
+        int r = coxi_tensorboard_add(survey->board, record);
+        survey->left_out += r == COX_EIO;
+        survey->code = r == COX_EIO ? 0 : r;
     }
 }
 
 static int look_back(const char *history, const struct coxi_repeated *repeated,
                      struct survey *survey)
 {
-    uint64_t end;
     struct resumption own = {UINT64_MAX, *repeated};
     survey->train_first = survey->eval_first = repeated->closure + 1;
-    int r = coxi_history_each(history, 0, note_resumption, survey, &end);
+    int r = coxi_history_each(history, COXI_RECORDS_OF(COXI_RECORD_RUN),
+                              note_resumption, survey);
     r = r == COX_ENOENT ? 0 : r;
     r = r == 0 ? survey->code : r;
     r = r == 0 ? coxi_buffer_append_raw(&survey->resumptions, &own, sizeof(own)) : r;
     if (r == 0) {
-        r = coxi_history_each(history, 0, note_first, survey, &end);
+        /* what is repeated comes after the checkpoint */
+        r = coxi_history_scalars(history, repeated->seq > 0 ? repeated->seq + 1 : 0,
+                                 repeated->seq > 0 ? 0 : repeated->closure + 1,
+                                 note_first, survey);
     }
     return r == COX_ENOENT ? 0 : r;
 }
@@ -216,11 +222,10 @@ static int open_files(struct coxi_tensorboard *board, const char *dir,
 }
 
 int coxi_tensorboard_new(const char *dir, const char *history,
-                         const struct coxi_repeated *repeated,
+                         const struct coxi_repeated *repeated, uint64_t *ret_left_out,
                          struct coxi_tensorboard **ret)
 {
     struct survey survey = {0};
-    uint64_t end;
     struct coxi_tensorboard *board = calloc(1, sizeof(*board));
     if (board != NULL) {
         board->points = calloc(POINTS_MAX, sizeof(*board->points));
@@ -234,10 +239,14 @@ int coxi_tensorboard_new(const char *dir, const char *history,
     int r = goes_on ? look_back(history, repeated, &survey) : 0;
     r = r == 0 ? open_files(board, dir, &survey) : r;
     if (r == 0 && goes_on) {
-        r = coxi_history_each(history, 0, rewrite, &survey, &end);
+        r = coxi_history_scalars(history, 0,
+                                 survey.train_first < survey.eval_first
+                                     ? survey.train_first
+                                     : survey.eval_first,
+                                 rewrite, &survey);
         r = r == COX_ENOENT ? 0 : r;
         r = r == 0 ? survey.code : r;
-        /* what finds no room on the disk now is tried again by the next flush */
+        /* what cannot be written now is tried again by the next flush */
         (void)coxi_tensorboard_flush(board, 0, true);
     }
     coxi_buffer_fini(&survey.resumptions);
@@ -245,6 +254,7 @@ int coxi_tensorboard_new(const char *dir, const char *history,
         coxi_tensorboard_free(board);
         return r;
     }
+    *ret_left_out = survey.left_out;
     *ret = board;
     return 0;
 }

@@ -20,11 +20,13 @@ struct coxi_tensorboard;
 /*
  * Begins files in `dir`. A client that goes on from a checkpoint says with `repeated` what
  * it does again, and with `history` where metrics.jsonl is: points that are not repeated,
- * but that TensorBoard forgets with the others, are written again. `repeated` NULL: the
- * run begins. COX_EIO, COX_ENOMEM.
+ * but that TensorBoard forgets with the others, are written again; *ret_left_out: how many
+ * of them find no place, because nothing can be written. `repeated` NULL: the run begins.
+ * COX_EIO: the history cannot be read. COX_ENOMEM. A directory that cannot be written is an
+ * error of coxi_tensorboard_flush.
  */
 int coxi_tensorboard_new(const char *dir, const char *history,
-                         const struct coxi_repeated *repeated,
+                         const struct coxi_repeated *repeated, uint64_t *ret_left_out,
                          struct coxi_tensorboard **ret);
 void coxi_tensorboard_free(struct coxi_tensorboard *board); /* takes NULL */
 

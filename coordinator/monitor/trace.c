@@ -1,8 +1,10 @@
 /*
  * See trace.h, coxswain/trace.h. The loop asks every ps and worker for its spans, and each
  * answer goes into a queue as it is. A thread of the trace takes it from there, together
- * with the spans of this process, and writes the file. So no other thread makes text, or
- * waits for the disk. When the queue is full, answers are dropped and counted.
+ * with the spans of this process, and makes the text; another one writes the file
+ * (trace_out.h). So no other thread makes text, and nobody waits for the disk. While much
+ * waits for the disk, answers stay in the queue. When that is full, they are dropped and
+ * counted.
  *
  * Clocks: every answer tells the peer's time, and the shortest way there and back tells
  * how far its clock is from ours (common/peer_clock.h).
@@ -10,15 +12,13 @@
  *   OFF -> (cox_trace_start) ON -> (cox_trace_stop: asks for the rest) ENDING -> OFF
  *
  * Threads: any start and stop, one at a time (`starting`); the loop asks; answers come on
- * threads of ps clients and on the loop; the trace's own thread writes. The lock guards
- * what they share; it comes after c->lock.
+ * threads of ps clients and on the loop; the trace's own thread makes text. The lock
+ * guards what they share; it comes after c->lock.
  */
 #include "coordinator/monitor/trace.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
+#include <unistd.h>
 
 #include "cluster/cluster.h"
 #include "common/clock.h"
@@ -28,6 +28,7 @@
 #include "common/trace.h"
 #include "coordinator/base/call.h"
 #include "coordinator/base/event.h"
+#include "coordinator/monitor/trace_out.h"
 #include "coordinator/monitor/trace_write.h"
 #include "coordinator/workers/worker.h"
 #include "coordinator/workers/workers.h"
@@ -38,11 +39,14 @@ enum {
     ASK_MS = 100,
     WAIT_MS = 5000,       /* how long the beginning and the end wait for answers, ... */
     CLOSE_MS = 1000,      /* ... and the end in cox_close */
+    CLOSE_LEAST_MS = 500, /* a disk that answers gets so long, also if time is over */
     QUEUE_MAX = 16 << 20, /* bytes of answers that wait to be written */
     ENTRIES_MAX = 2000000, /* of a file */
     OWN_MAX = 4096,        /* spans of this process taken at once */
     FILE_BUFFER = 1 << 20,
 };
+
+atomic_uint coxi_tracing_silent_ms = 5000;
 
 enum state { OFF, ON, ENDING };
 
@@ -85,9 +89,8 @@ struct coxi_tracing {
 
     /* the thread's, while it runs */
     pthread_t thread;
-    FILE *file;
-    bool is_asked; /* it was begun by coxi_tracing_begin */
-    int code;      /* errno of the first write that failed */
+    struct coxi_trace_out *out; /* NULL: there is no trace */
+    bool is_asked;              /* it was begun by coxi_tracing_begin */
     struct coxi_trace_writer writer;
     struct coxi_trace_span *own; /* OWN_MAX */
 };
@@ -249,37 +252,27 @@ void coxi_tracing_tick(struct cox_coordinator *c)
 
 /* ---- the thread */
 
-/* Writes the text made so far to the file. */
-static void flush(struct coxi_tracing *t)
-{
-    struct coxi_buffer *out = &t->writer.out;
-    if (t->code == 0 && out->len > 0 &&
-        fwrite(out->data, 1, out->len, t->file) != out->len) {
-        t->code = errno != 0 ? errno : EIO;
-    }
-    out->len = 0;
-}
-
 /* Without memory, or when the file is full, spans are lost. */
 static void write_spans(struct coxi_tracing *t, uint32_t process, int64_t ahead_us,
                         const struct coxi_trace_span *spans, size_t n,
                         const struct coxi_trace_thread *threads, size_t n_threads)
 {
     uint64_t lost = 0;
+    bool is_full = coxi_trace_out_has_failed(t->out);
     (void)coxi_trace_write_process(&t->writer, process);
     for (size_t i = 0; i < n_threads; i++) {
         (void)coxi_trace_write_thread(&t->writer, process, &threads[i]);
     }
     for (size_t i = 0; i < n; i++) {
-        if (t->writer.n_entries >= ENTRIES_MAX || t->code != 0 ||
+        if (is_full || t->writer.n_entries >= ENTRIES_MAX ||
             coxi_trace_write_span(&t->writer, process, ahead_us, &spans[i]) != 0) {
             lost++;
         }
         if (t->writer.out.len >= FILE_BUFFER) {
-            flush(t);
+            coxi_trace_out_add(t->out, &t->writer.out);
         }
     }
-    flush(t);
+    coxi_trace_out_add(t->out, &t->writer.out);
     coxi_lock(&t->lock);
     t->n_lost += lost;
     coxi_unlock(&t->lock);
@@ -350,8 +343,10 @@ static void *trace_thread(void *arg)
             await_answers(t, &t->last_was_asked);
         }
         coxi_unlock(&t->lock);
-        write_own(t);
-        write_queue(t);
+        if (ends || !coxi_trace_out_is_behind(t->out)) {
+            write_own(t);
+            write_queue(t);
+        }
     }
     coxi_trace_stop(t->c->session.run);
     return NULL;
@@ -402,29 +397,51 @@ void coxi_tracing_free(struct cox_coordinator *c)
     c->tracing = NULL;
 }
 
-/* Takes this process's spans for the run, and opens the file, unless it is given. */
-static int prepare(struct coxi_tracing *t, const char *path, FILE *file)
+/* Takes this process's spans for the run, and `fd`, or makes the file `path`. */
+static int prepare(struct coxi_tracing *t, const char *path, int fd)
 {
     size_t n;
     uint64_t dropped;
     bool more;
     t->own = t->own != NULL ? t->own : calloc(OWN_MAX, sizeof(*t->own));
-    if (t->own == NULL) {
-        return coxi_error_memory("a trace");
+    int r = t->own == NULL
+                ? coxi_error_memory("a trace")
+                : coxi_trace_drain(t->c->session.run, t->own, 0, &n, &dropped, &more);
+    bool has_spans = r == 0;
+    if (r == 0) {
+        r = coxi_trace_out_new(path, fd, &t->out);
+    } else {
+        (void)(fd >= 0 && close(fd));
     }
-    int r = coxi_trace_drain(t->c->session.run, t->own, 0, &n, &dropped, &more);
-    if (r != 0) {
-        return r;
-    }
-    t->file = path == NULL ? file : fopen(path, "we");
-    t->is_asked = path == NULL;
-    if (t->file == NULL) {
-        char reason[128];
-        r = coxi_error(COX_EIO, "cannot write the trace %s: %s", path,
-                       strerror_r(errno, reason, sizeof(reason)));
+    if (r != 0 && has_spans) {
         coxi_trace_stop(t->c->session.run);
     }
+    t->is_asked = path == NULL;
     return r;
+}
+
+/* Waits for the disk for as long as it takes the text, but in cox_close not much beyond
+ * its deadline `until` (NULL: it has none, or this is cox_trace_stop). */
+static int close_file(struct coxi_tracing *t, const struct timespec *until)
+{
+    struct coxi_trace_out *out = t->out;
+    struct timespec least = coxi_deadline(CLOSE_LEAST_MS);
+    const struct timespec *end =
+        until != NULL && coxi_before(until, &least) ? &least : until;
+    bool goes_on = true;
+    uint64_t silent_ms;
+    while (goes_on && !coxi_trace_out_end(out, ASK_MS, &silent_ms)) {
+        struct timespec now = coxi_deadline(0);
+        coxi_lock(&t->lock);
+        /* somebody else's trace must not keep cox_close */
+        bool hurries = t->hurries && t->is_asked;
+        coxi_unlock(&t->lock);
+        goes_on =
+            silent_ms < (hurries ? CLOSE_MS : atomic_load(&coxi_tracing_silent_ms)) &&
+            (end == NULL || coxi_before(&now, end));
+    }
+    t->out = NULL;
+    return coxi_trace_out_close(out);
 }
 
 static void set_state(struct coxi_tracing *t, enum state state)
@@ -435,22 +452,22 @@ static void set_state(struct coxi_tracing *t, enum state state)
     coxi_unlock(&t->lock);
 }
 
-/* To the file `path`, or if that is NULL, to `file`, which this takes unless it fails. */
-static int start(struct coxi_tracing *t, const char *path, FILE *file)
+/* To the file `path`, or if that is NULL, to `fd`, which this takes. */
+static int start(struct coxi_tracing *t, const char *path, int fd)
     COXI_REQUIRES(t->starting)
 {
-    if (t->file != NULL) {
+    if (t->out != NULL) {
+        (void)(fd >= 0 && close(fd));
         return coxi_error(COX_EBUSY, t->is_asked
                                          ? "somebody takes a trace of this run: wait "
                                            "for its end"
                                          : "there is a trace already: end it first");
     }
     t->writer.base_ns = coxi_now_ns();
-    int r = prepare(t, path, file);
+    int r = prepare(t, path, fd);
     if (r != 0) {
         return r;
     }
-    t->code = 0;
     t->writer.n_entries = 0;
     t->writer.named.len = 0;
     coxi_lock(&t->lock);
@@ -465,10 +482,7 @@ static int start(struct coxi_tracing *t, const char *path, FILE *file)
     if (r != 0) {
         set_state(t, OFF);
         coxi_trace_stop(t->c->session.run);
-        if (file == NULL) {
-            (void)fclose(t->file);
-        }
-        t->file = NULL;
+        (void)close_file(t, NULL);
         return r;
     }
     coxi_lock(&t->lock);
@@ -477,9 +491,9 @@ static int start(struct coxi_tracing *t, const char *path, FILE *file)
     return 0;
 }
 
-static int stop(struct coxi_tracing *t) COXI_REQUIRES(t->starting)
+static int stop(struct coxi_tracing *t, const struct timespec *until)
+    COXI_REQUIRES(t->starting)
 {
-    char reason[128];
     set_state(t, ENDING);
     (void)pthread_join(t->thread, NULL);
     coxi_lock(&t->lock);
@@ -487,23 +501,17 @@ static int stop(struct coxi_tracing *t) COXI_REQUIRES(t->starting)
     uint64_t lost = t->n_lost;
     coxi_unlock(&t->lock);
     int r = coxi_trace_write_end(&t->writer, lost);
-    flush(t);
-    errno = 0;
-    if (fclose(t->file) != 0 && t->code == 0) {
-        t->code = errno != 0 ? errno : EIO;
-    }
-    t->file = NULL;
-    return t->code == 0 ? r
-                        : coxi_error(COX_EIO, "the trace could not be written: %s",
-                                     strerror_r(t->code, reason, sizeof(reason)));
+    coxi_trace_out_add(t->out, &t->writer.out);
+    int written = close_file(t, until);
+    return written != 0 ? written : r;
 }
 
 /* Ends the trace if it is one that was asked for, or one of the program. */
 static int stop_one(struct coxi_tracing *t, bool is_asked)
 {
     coxi_lock(&t->starting);
-    int r = t->file != NULL && t->is_asked == is_asked
-                ? stop(t)
+    int r = t->out != NULL && t->is_asked == is_asked
+                ? stop(t, NULL)
                 : coxi_error(COX_ENOENT, "there is no trace to end");
     coxi_unlock(&t->starting);
     return r;
@@ -517,14 +525,14 @@ int coxi_tracing_open(struct cox_coordinator *c)
     int r = 0;
     coxi_lock(&c->tracing->starting);
     if (path != NULL || by_user) {
-        r = start(c->tracing, by_user ? wanted : path, NULL);
+        r = start(c->tracing, by_user ? wanted : path, -1);
     }
     coxi_unlock(&c->tracing->starting);
     /* of a program with several clients the first is traced */
     return by_user && r == COX_EBUSY ? 0 : r;
 }
 
-void coxi_tracing_close(struct cox_coordinator *c)
+void coxi_tracing_close(struct cox_coordinator *c, const struct timespec *until)
 {
     struct coxi_tracing *t = c->tracing;
     if (t == NULL) {
@@ -532,8 +540,9 @@ void coxi_tracing_close(struct cox_coordinator *c)
     }
     coxi_tracing_hurry(c);
     coxi_lock(&t->starting);
-    if (t->file != NULL && stop(t) != 0) {
-        coxi_event(c, COX_EVENT_TRACE_FAILED, COXI_OF(.error = COX_EIO), "%s",
+    int r = t->out != NULL ? stop(t, until) : 0;
+    if (r != 0) {
+        coxi_event(c, COX_EVENT_TRACE_FAILED, COXI_OF(.error = r), "%s",
                    coxi_error_text());
     }
     coxi_unlock(&t->starting);
@@ -546,7 +555,7 @@ int cox_trace_start(struct cox_coordinator *c, const char *path)
     }
     COXI_CALL(c);
     coxi_lock(&c->tracing->starting);
-    int r = start(c->tracing, path, NULL);
+    int r = start(c->tracing, path, -1);
     coxi_unlock(&c->tracing->starting);
     return r;
 }
@@ -560,10 +569,10 @@ int cox_trace_stop(struct cox_coordinator *c)
     return stop_one(c->tracing, false);
 }
 
-int coxi_tracing_begin(struct cox_coordinator *c, FILE *file)
+int coxi_tracing_begin(struct cox_coordinator *c, int fd)
 {
     coxi_lock(&c->tracing->starting);
-    int r = start(c->tracing, NULL, file);
+    int r = start(c->tracing, NULL, fd);
     coxi_unlock(&c->tracing->starting);
     return r;
 }

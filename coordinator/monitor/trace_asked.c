@@ -79,16 +79,9 @@ static void pass_time(struct coxi_trace_asked *asked)
 static int take(struct coxi_trace_asked *asked)
 {
     int fd = fcntl(asked->fd, F_DUPFD_CLOEXEC, 0);
-    FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
-    if (file == NULL) {
-        int r = coxi_error_errno(COX_EIO, "a trace");
-        (void)(fd >= 0 && close(fd));
-        return r;
-    }
-    (void)setvbuf(file, NULL, _IONBF, 0); /* the writer has a buffer of its own */
-    int r = coxi_tracing_begin(asked->c, file);
+    int r = fd < 0 ? coxi_error_errno(COX_EIO, "a trace")
+                   : coxi_tracing_begin(asked->c, fd);
     if (r != 0) {
-        (void)fclose(file);
         return r;
     }
     pass_time(asked);

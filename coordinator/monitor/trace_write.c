@@ -122,12 +122,19 @@ static const struct {
 static const char *request_name(const struct coxi_trace_span *span)
 {
     static const char *const names[] = {
-        [COXI_CLAIM] = "claim",       [COXI_RELEASE] = "release",
-        [COXI_CREATE] = "create",     [COXI_WATERMARK] = "watermark",
-        [COXI_SNAPSHOT] = "snapshot", [COXI_COUNT] = "count",
-        [COXI_VOID] = "void",         [COXI_RESTORE] = "restore",
-        [COXI_LOAD] = "load values",  [COXI_DESCRIBE] = "describe",
-        [COXI_PROBE] = "probe",       [COXI_TRACE_ASK] = "trace",
+        [COXI_CLAIM] = "claim",
+        [COXI_RELEASE] = "release",
+        [COXI_CREATE] = "create",
+        [COXI_WATERMARK] = "watermark",
+        [COXI_SNAPSHOT] = "snapshot",
+        [COXI_COUNT] = "count",
+        [COXI_VOID] = "void",
+        [COXI_RESTORE] = "restore",
+        [COXI_LOAD] = "load values",
+        [COXI_DESCRIBE] = "describe",
+        [COXI_PROBE] = "probe",
+        [COXI_TRACE_ASK] = "trace",
+        [COXI_EXCHANGE] = "carry shard",
     };
     bool is_request = span->kind == COXI_TRACE_REQUEST || span->kind == COXI_TRACE_LONG;
     return is_request && span->arg < sizeof(names) / sizeof(*names) ? names[span->arg]

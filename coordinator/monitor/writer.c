@@ -258,7 +258,7 @@ static void open_board(struct coxi_writer *writer)
     if (writer->board_dir != NULL &&
         coxi_tensorboard_new(writer->board_dir, writer->dir,
                              writer->goes_on ? &writer->repeated : NULL,
-                             &writer->board) != 0) {
+                             &writer->board_place.left_out, &writer->board) != 0) {
         failed(writer, &writer->board_place);
     }
 }

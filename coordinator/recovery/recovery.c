@@ -295,23 +295,33 @@ int cox_ps_address(struct cox_coordinator *c, uint32_t ps, const char *address)
                           "cox_ps_address needs one of the cluster's ps, and "
                           "an address");
     }
-    struct coxi_recovery *rec = c->ps.recovery;
-    if (rec == NULL) {
+    if (c->ps.recovery == NULL) {
         return coxi_error(
             COX_EINVAL,
             "without checkpoint_dir a lost ps cannot come back at any address");
     }
+    char before[1];
+    return coxi_recovery_move(c, ps, address, before, sizeof(before));
+}
+
+int coxi_recovery_move(struct cox_coordinator *c, uint32_t ps, const char *address,
+                       char *ret_before, size_t before_max)
+{
     char *url;
     int r = coxi_cluster_url(address, &url);
     if (r != 0) {
         return r;
     }
-    coxi_lock(&rec->set->lock);
+    coxi_lock(&c->ps.lock);
+    struct coxi_recovery *rec = c->ps.recovery;
+    (void)snprintf(ret_before, before_max, "%s", c->site.cluster->ps[ps]);
     free(c->site.cluster->ps[ps]);
     c->site.cluster->ps[ps] = url;
-    rec->n_moves++;
-    (void)pthread_cond_broadcast(&rec->set->changed);
-    coxi_unlock(&rec->set->lock);
+    if (rec != NULL) {
+        rec->n_moves++;
+        (void)pthread_cond_broadcast(&rec->set->changed);
+    }
+    coxi_unlock(&c->ps.lock);
     return 0;
 }
 

@@ -50,6 +50,13 @@ void coxi_recovery_free(struct cox_coordinator *c);
 bool coxi_recovery_lost(struct cox_coordinator *c, const struct coxi_psc *psc,
                         const char *text);
 
+/*
+ * Ps `ps` is at `address` from now on: a lost one is looked for there. Does not need a
+ * recovery. *ret_before: where it was. COX_EADDRESS, COX_ENOMEM. Any thread.
+ */
+int coxi_recovery_move(struct cox_coordinator *c, uint32_t ps, const char *address,
+                       char *ret_before, size_t before_max);
+
 /* ---- for the loop */
 
 /* Gives up ps that have not come back in time. Call every COXI_TICK_MS. */

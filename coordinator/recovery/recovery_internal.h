@@ -3,6 +3,7 @@
  *
  *   recovery.c          the states of the ps, the thread, functions for others
  *   recovery_restore.c  restores a ps that has come back from the last checkpoint
+ *   recovery_fill.c     gives ps what a checkpoint has for them
  *   recovery_replay.c   replays what such a ps lacks since that checkpoint
  *   recovery_held.c     holds closures that cannot end before the ps are UP
  *   recovery_set_back.c sets all ps back to a checkpoint from which a client resumes
@@ -111,6 +112,8 @@ void coxi_recovery_let_go_held(struct coxi_recovery *rec);
  * cannot be brought back ends the run.
  */
 int coxi_recovery_bring_back(struct coxi_recovery *rec);
+
+/* ---- recovery_fill.c */
 
 /* A ps that was just claimed. */
 struct coxi_recovery_target {

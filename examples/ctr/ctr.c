@@ -80,8 +80,19 @@ static double now_s(void)
 }
 
 /* Prints the error of the last Coxswain call; returns the exit code for it. */
+/* On a terminal a line of progress replaces the one before. The cursor stays at its
+ * beginning, so that what else is printed there, such as an event, begins a line. */
+static void clear_progress(void)
+{
+    if (isatty(STDOUT_FILENO) != 0) {
+        (void)printf("\r\033[K");
+        (void)fflush(stdout);
+    }
+}
+
 static int complain(const char *what)
 {
+    clear_progress();
     (void)fprintf(stderr, "ctr: %s: %s\n", what, cox_error_last());
     return 1;
 }
@@ -323,7 +334,7 @@ static void show_progress(struct client *client)
     (void)cox_stats(client->c, &stats);
     if (stats.ps_age_ms > AWAY_MS) { /* what follows would wait for it */
         (void)printf("%sa parameter server is away%s", terminal ? "\r\033[K" : "",
-                     terminal ? "" : "\n");
+                     terminal ? "\r" : "\n");
         (void)fflush(stdout);
         return;
     }
@@ -336,7 +347,7 @@ static void show_progress(struct client *client)
                  rows.records_per_s, recent_loss(client),
                  rows.eta_s > 0 ? rows.eta_s : 0,
                  (unsigned long long)stats.workers_ready,
-                 (unsigned long long)stats.workers, terminal ? "" : "\n");
+                 (unsigned long long)stats.workers, terminal ? "\r" : "\n");
     (void)fflush(stdout);
 }
 
@@ -484,9 +495,7 @@ static int finish(struct client *client)
     char line[1024] = "";
     struct cox_profile profile = COX_PROFILE_INIT;
     (void)cox_profile(client->c, client->train, &profile);
-    if (isatty(STDOUT_FILENO) != 0) {
-        (void)printf("\r\033[K");
-    }
+    clear_progress();
     int n_evaluations = evaluate_verdict(o, line, sizeof(line));
     (void)printf("\n%llu examples in %.1f s (%.0f/s) on %d epochs of %s; checkpoints, "
                  "eval.jsonl and logs are in %s\n\n",

@@ -340,10 +340,11 @@ static void show_progress(struct client *client)
         return;
     }
     client->shown_s = now;
+    /* the cursor stays at the beginning of the line: what else is printed begins there */
     (void)printf("%s%s: %.0f %%  loss %.4f  %.0f examples/s%s",
                  terminal ? "\r\033[K" : "", client->kind->label,
                  100 * last->examples / (double)client->work->n_order, last->loss,
-                 last->examples / last->seconds, terminal ? "" : "\n");
+                 last->examples / last->seconds, terminal ? "\r" : "\n");
     (void)fflush(stdout);
 }
 

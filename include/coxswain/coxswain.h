@@ -94,14 +94,26 @@ COX_API const char *cox_version(void);
  * Reads JSON like TF_CONFIG's: {"cluster": {"ps": ["host:port", ...], "worker":
  * [...]}}, or the inner object alone. An address may also be a URL: "tcp://host:port",
  * "ipc:///path". If workers dial the client (cox_options.listen), "worker" may be empty
- * or missing. Other members ("chief", "task") are ignored. COX_EINVAL: the text says
+ * or missing. Other members ("chief", "task") are ignored.
+ *
+ * Or the addresses are in etcd (docs/engines.md): {"cluster": {"etcd": {"ps": 2,
+ * "endpoints": ["http://host:2379"], "prefix": "/coxswain/JOB"}}}; what is not said
+ * there, except "ps", comes from the environment (COX_ETCD, COX_ETCD_PREFIX ...).
+ *
+ * COX_EINVAL: the text says
  * what is missing, malformed or misspelt ("workers", an address without a port, a port
  * above 65535).
  */
 COX_API int cox_cluster_parse(const char *json, struct cox_cluster **ret);
 
-/* Reads the environment variable COX_CLUSTER, or else TF_CONFIG. COX_ENOENT: neither is
- * set. */
+/*
+ * Reads the environment: COX_CLUSTER or TF_CONFIG, else the ranks that mpirun (Open MPI),
+ * srun (Slurm) or PMI gave to this process, with COX_ROLES (docs/engines.md). If the
+ * cluster lists no worker, but the client's address ("chief"), cox_open listens there for
+ * workers. COX_ENOENT: nothing describes a cluster, and this program was not started
+ * beside others. COX_EINVAL: something is wrong, or this process is a ps or a worker; the
+ * text says which variable to set. `coxswain cluster explain` prints what was found.
+ */
 COX_API int cox_cluster_from_env(struct cox_cluster **ret);
 
 /*

@@ -142,6 +142,13 @@ enum cox_event_code {
     COX_EVENT_METRICS_BACK,
     /* warning. The trace that cox_close has ended could not be written (trace.h) */
     COX_EVENT_TRACE_FAILED,
+    /* info: ps. It has registered in etcd at another address */
+    COX_EVENT_PS_MOVED,
+    /* warning. The etcd of the cluster (cox_cluster_parse) cannot be reached, or refuses
+     * the client. Training goes on with the addresses that are known */
+    COX_EVENT_ETCD_LOST,
+    /* info. It answers again */
+    COX_EVENT_ETCD_BACK,
 };
 
 struct cox_event {

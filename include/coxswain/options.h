@@ -70,7 +70,9 @@ struct cox_options {
 
     /*
      * Where workers may dial the client, as "host:port" (port 0: any) or a URL. NULL:
-     * nowhere.
+     * nowhere; but if the cluster comes from the environment, lists no worker and has the
+     * client's address, there (cox_cluster_from_env), and if it is in etcd, at any port
+     * of this host, which workers find there.
      */
     const char *listen;
 
@@ -178,6 +180,14 @@ struct cox_options {
     /* The file that gets a trace of the whole run (trace.h). NULL: the file that $COX_TRACE
      * names; without that, none. */
     const char *trace;
+
+    /*
+     * Who writes and reads the shards in checkpoint_dir. "ps": each ps its own, so all ps
+     * share the directory with the client. "client": this client, and the shards travel
+     * between it and the ps, which need not see the directory (docs/checkpoints.md).
+     * NULL: what $COX_CHECKPOINT_VIA says; without that, "ps".
+     */
+    const char *checkpoint_via;
 };
 #define COX_OPTIONS_INIT COX_INIT(cox_options)
 

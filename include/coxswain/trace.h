@@ -20,7 +20,7 @@ struct cox_coordinator;
  * workers have begun, for at most 5 s; one that comes later is traced from 100 ms
  * after that on. The client asks ps and workers for what they did, ten times a second, and gathers it in the background;
  * what a lost daemon had not told is missing. A thread that does more than 4096 things
- * between two questions loses the oldest ones. After two million entries the trace ends.
+ * between two questions loses those beyond. After two million entries the trace ends.
  * Each file has a last entry, "coxswain", with the numbers of entries that were written
  * and lost. Only one trace at a time in a process, and of a worker or ps (of a ps that
  * others use, too: entries of other runs are never told). COX_EBUSY: there is one, of this
@@ -32,8 +32,10 @@ COX_API int cox_trace_start(struct cox_coordinator *c, const char *path);
 /*
  * Ends the trace: asks everybody for the rest, for at most 5 s (cox_close: a second),
  * and closes the file.
- * COX_EIO: the file could not be written, and is not complete. COX_ENOENT: there is no
- * trace that cox_trace_start or cox_options.trace has begun.
+ * COX_EIO: the file could not be written, and is not complete. COX_ETIMEDOUT: neither is
+ * it, because its disk has taken nothing for 5 s (in cox_close, or until half a second
+ * after its deadline at most). COX_ENOENT: there is no trace that cox_trace_start or
+ * cox_options.trace has begun.
  */
 COX_API int cox_trace_stop(struct cox_coordinator *c);
 

@@ -48,6 +48,42 @@ static char *known(struct coxi_records *records)
     return (char *)out.data;
 }
 
+static void note_seq(void *arg, const struct coxi_record *record)
+{
+    uint64_t *sum = arg;
+    *sum = 10 * *sum + record->seq;
+}
+
+TEST(a_reader_gets_the_records_of_the_kinds_that_it_asks_for)
+{
+    uint64_t seen = 0;
+    const char *dir = coxi_test_dir();
+    const unsigned runs = COXI_RECORDS_OF(COXI_RECORD_RUN);
+    const unsigned scalars = COXI_RECORDS_OF(COXI_RECORD_SCALAR);
+    struct coxi_history_file file;
+    write_three(dir);
+    assert_code(0, coxi_history_file_open(dir, &file));
+    /* in another order, and so read as JSON; a kind that begins like another */
+    append(&file, "{\"kind\":\"scalar\",\"seq\":4,\"t\":1,\"name\":\"a\",\"step\":1,"
+                  "\"value\":1,\"source\":\"f\"}\n");
+    append(&file, "{\"seq\":5,\"t\":1.000,\"kind\":\"runs\"}\n");
+    coxi_history_file_close(&file);
+    assert_code(0, coxi_history_each(dir, runs, note_seq, &seen));
+    assert_int_equal(1, seen);
+    seen = 0;
+    assert_code(0, coxi_history_each(dir, scalars, note_seq, &seen));
+    assert_int_equal(234, seen);
+    seen = 0;
+    assert_code(0, coxi_history_each(dir, runs | scalars, note_seq, &seen));
+    assert_int_equal(1234, seen);
+    seen = 0;
+    assert_code(0, coxi_history_scalars(dir, 3, 0, note_seq, &seen));
+    assert_int_equal(34, seen);
+    seen = 0;
+    assert_code(0, coxi_history_scalars(dir, 0, 2, note_seq, &seen));
+    assert_int_equal(3, seen);
+}
+
 TEST(a_reader_finds_what_was_written_and_what_is_appended)
 {
     struct coxi_history *history;

@@ -12,9 +12,12 @@
 #include "tests/program.h"
 #include "tests/test.h"
 
+static const char up[] = "\"state\":\"up\"";
+
 /* A run of a moment ago, with what a terminal must not get. `more`: members of its
- * sample. */
-static const char *write_run_with(const char *worker_state, const char *more)
+ * sample; `ps`: of its ps. */
+static const char *write_run_with(const char *worker_state, const char *more,
+                                  const char *ps)
 {
     char text[4096];
     double now = (double)time(NULL);
@@ -29,7 +32,7 @@ static const char *write_run_with(const char *worker_state, const char *more)
         "\"total\":4,\"eta_s\":15},\"rate\":"
         "10,"
         "\"queued\":3,\"in_flight\":4,\"failed\":0,\"ps_bytes\":2048,\"step\":50%s}\n"
-        "{\"seq\":3,\"t\":%.3f,\"kind\":\"ps\",\"ps\":[{\"index\":0,\"state\":\"up\","
+        "{\"seq\":3,\"t\":%.3f,\"kind\":\"ps\",\"ps\":[{\"index\":0,%s,"
         "\"address\":\"tcp://p\",\"bytes\":2048,\"rows\":9}]}\n"
         "{\"seq\":4,\"t\":%.3f,\"kind\":\"workers\",\"workers\":[{\"index\":0,"
         "\"state\":"
@@ -41,14 +44,14 @@ static const char *write_run_with(const char *worker_state, const char *more)
         "\"step\":50,\"value\":0.25}\n"
         "{\"seq\":6,\"t\":%.3f,\"kind\":\"event\",\"code\":\"worker_lost\",\"level\":"
         "\"warning\",\"text\":\"worker 1 \\u001b[31mis lost\",\"worker\":1}\n",
-        now, now, more, now, now, worker_state, now, now);
+        now, now, more, now, ps, now, worker_state, now, now);
     coxi_test_write(coxi_test_path("run/metrics.jsonl"), text, (size_t)n);
     return dir;
 }
 
 static const char *write_run(const char *worker_state)
 {
-    return write_run_with(worker_state, "");
+    return write_run_with(worker_state, "", up);
 }
 
 static void assert_prints(int code, const char *const *argv, const char *part)
@@ -74,7 +77,7 @@ TEST(status_says_how_far_a_run_is)
 
 TEST(status_takes_the_programs_word_for_how_much_there_is_to_do)
 {
-    const char *dir = write_run_with("ready", ",\"total\":200,\"eta_s\":75");
+    const char *dir = write_run_with("ready", ",\"total\":200,\"eta_s\":75", up);
     const char *const argv[] = {"coxswain", "status", dir, NULL};
     assert_prints(0, argv, "50 steps done, 25.0 % of 200, about 1 min 15 s left");
     const char *const top[] = {"coxswain", "top", "--count", "1", dir, NULL};
@@ -86,6 +89,56 @@ TEST(status_exits_3_if_a_worker_is_away)
     const char *dir = write_run("away");
     const char *const argv[] = {"coxswain", "status", dir, NULL};
     assert_prints(3, argv, "workers 1 of 2 ready");
+}
+
+TEST(status_tells_no_time_left_while_a_ps_is_awaited)
+{
+    const char *dir = write_run_with("ready", "", "\"state\":\"lost\"");
+    const char *const argv[] = {"coxswain", "status", dir, NULL};
+    assert_prints(3, argv,
+                  "50 steps done, 25.0 % of its data, 10.0 a second; waits for ps 0\n");
+}
+
+TEST(a_ps_that_is_not_late_with_its_answer_is_up)
+{
+    const char *const argv[] = {"coxswain", "status", coxi_test_path("run"), NULL};
+    (void)write_run_with("ready", "", "\"state\":\"silent\",\"lag_ms\":30");
+    assert_prints(0, argv, "ps 1 of 1 up");
+    (void)write_run_with("ready", "", "\"state\":\"silent\",\"lag_ms\":3000");
+    assert_prints(3, argv, "ps 0 of 1 up");
+}
+
+TEST(a_run_whose_client_was_closed_is_over)
+{
+    const char *dir = write_run_with("ready", ",\"over\":true", up);
+    const char *const argv[] = {"coxswain", "status", dir, NULL};
+    assert_prints(3, argv, "50 steps done, 25.0 % of its data; ended ");
+    assert_prints(3, argv, "ps 1, workers 2, failed 0");
+}
+
+/* `script` (Debian package bsdutils) makes the terminal. */
+TEST(top_fits_the_terminal)
+{
+    struct program program;
+    char command[1024];
+    const char *const argv[] = {"/usr/bin/script", "-qec", command, "/dev/null", NULL};
+    (void)snprintf(
+        command, sizeof(command),
+        "stty rows 6 cols 20; \"$COX_BIN_DIR/coxswain\" top --count 1 \"%s\"",
+        write_run("ready"));
+    assert_int_equal(0, program_run(&program, argv));
+    char *output = program_output(&program);
+    size_t n = 0;
+    size_t columns = 0;
+    const char *at = strstr(output, "\033[2J");
+    assert_non_null(at);
+    for (at += strlen("\033[2J"); *at != '\0'; at++) {
+        columns = *at == '\r' || *at == '\n' ? 0 : columns + 1;
+        n += *at == '\n';
+        assert_true(columns <= 20);
+    }
+    assert_int_equal(5, n);
+    free(output);
 }
 
 TEST(status_is_also_json)
@@ -253,13 +306,28 @@ TEST(run_finds_a_port_for_the_page_and_tells_it_to_the_program)
     assert_int_equal(0, unsetenv("COX_HTTP"));
 }
 
+TEST(a_file_of_another_program_is_no_run)
+{
+    static const char foreign[] = "step,loss\n1,0.5\n";
+    const char *dir = coxi_test_dir();
+    coxi_test_write(coxi_test_path("metrics.jsonl"), foreign, sizeof(foreign) - 1);
+    assert_prints(1, (const char *[]){"coxswain", "status", dir, NULL},
+                  "is no history of a run");
+    assert_prints(2, (const char *[]){"coxswain", "page", dir, NULL},
+                  "is no history of a run");
+}
+
 TEST(tools_say_what_is_missing)
 {
     const char *empty = coxi_test_dir();
     assert_prints(1, (const char *[]){"coxswain", "status", empty, NULL}, empty);
+    assert_prints(1, (const char *[]){"coxswain", "events", empty, NULL},
+                  "there is no run in ");
     assert_prints(1, (const char *[]){"coxswain", "top", "/no/such", NULL}, "/no/such");
     assert_prints(2, (const char *[]){"coxswain", "page", empty, NULL},
                   "metrics.jsonl");
+    assert_prints(2, (const char *[]){"coxswain", "page", "127.0.0.1:1", NULL},
+                  "no directory");
     assert_prints(2, (const char *[]){"coxswain", "status", "a", "b", NULL}, "say:");
     assert_prints(2, (const char *[]){"coxswain", "events", "--oars", NULL}, "--oars");
 }

@@ -1,8 +1,10 @@
 /* Descriptions of clusters: JSON, environment, local. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cluster/cluster.h"
+#include "cluster/etcd_settings.h"
 #include "tests/test.h"
 
 static struct cox_cluster *parse(const char *json)
@@ -37,6 +39,49 @@ TEST(cluster_takes_the_inner_object_and_urls)
     free(json);
     cox_cluster_free(again);
     cox_cluster_free(cluster);
+}
+
+TEST(cluster_may_be_in_etcd)
+{
+    struct cox_cluster *copy;
+    struct cox_cluster *cluster =
+        parse("{\"cluster\": {\"etcd\": {\"ps\": 2, \"endpoints\": "
+              "[\"http://h1:2379\", \"http://h2:2379\"], \"prefix\": \"/a/b\"}}}");
+    assert_code(0, coxi_cluster_copy(cluster, &copy));
+    cox_cluster_free(cluster);
+    assert_int_equal(2, copy->n_ps);
+    assert_int_equal(0, copy->n_workers);
+    assert_string_equal("http://h1:2379,http://h2:2379", copy->etcd->endpoints);
+    assert_string_equal("/a/b", copy->etcd->prefix);
+    assert_int_equal(10, copy->etcd->ttl_s);
+    cox_cluster_free(copy);
+}
+
+TEST(cluster_in_etcd_that_is_not_well_described_is_refused)
+{
+    static const struct {
+        const char *etcd;
+        const char *names;
+    } cases[] = {
+        {"{\"endpoints\": [\"http://h\"]}", "\"ps\": 2"},
+        {"{\"ps\": 0, \"endpoints\": [\"http://h\"]}", "\"ps\": 2"},
+        {"{\"ps\": 1}", "COX_ETCD"},
+        {"{\"ps\": 1, \"endpoints\": []}", "endpoints"},
+        {"{\"ps\": 1, \"endpoints\": \"http://h\"}", "endpoints"},
+        {"{\"ps\": 1, \"endpoints\": [7]}", "no text"},
+        {"{\"ps\": 1, \"endpoints\": [\"h:2379\"]}", "h:2379"},
+        {"{\"ps\": 1, \"endpoints\": [\"http://h\"], \"prefx\": \"/a\"}", "prefx"},
+        {"{\"ps\": 1, \"endpoints\": [\"http://h\"], \"prefix\": 7}", "prefix"},
+        {"{\"ps\": 1, \"endpoints\": [\"http://h\"], \"ttl\": -1}", "time to live"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        char json[256];
+        struct cox_cluster *cluster = NULL;
+        (void)snprintf(json, sizeof(json), "{\"etcd\": %s}", cases[i].etcd);
+        assert_code(COX_EINVAL, cox_cluster_parse(json, &cluster));
+        assert_error_names(cases[i].names);
+        assert_null(cluster);
+    }
 }
 
 TEST(cluster_may_list_no_worker)
@@ -115,6 +160,28 @@ TEST(cluster_comes_from_cox_cluster_before_tf_config)
     assert_int_equal(0, setenv("COX_CLUSTER", "{", 1));
     assert_code(COX_EINVAL, cox_cluster_from_env(&cluster));
     assert_error_names("COX_CLUSTER");
+}
+
+TEST(cluster_of_the_environment_is_for_its_client)
+{
+    struct cox_cluster *cluster = NULL;
+    assert_int_equal(0, setenv("COX_CLUSTER",
+                               "{\"chief\": [\"localhost:0\"], \"ps\": [\"c:1\"]}", 1));
+    assert_int_equal(0, setenv("COX_TASK", "ps:0", 1));
+    assert_code(COX_EINVAL, cox_cluster_from_env(&cluster));
+    assert_error_names("COX_TASK");
+    assert_error_names("coxswain-ps");
+    assert_null(cluster);
+    assert_int_equal(0, setenv("COX_TASK", "chief", 1));
+    assert_code(0, cox_cluster_from_env(&cluster));
+    assert_string_equal("tcp://127.0.0.1:0", cluster->listen);
+    struct cox_cluster *copy;
+    assert_code(0, coxi_cluster_copy(cluster, &copy));
+    assert_string_equal(cluster->listen, copy->listen);
+    cox_cluster_free(copy);
+    cox_cluster_free(cluster);
+    assert_int_equal(0, unsetenv("COX_TASK"));
+    assert_int_equal(0, unsetenv("COX_CLUSTER"));
 }
 
 TEST(cluster_of_this_host_has_1_to_64_of_each)

@@ -1,6 +1,8 @@
 #include "common/json_text.h"
 
 #include <jansson.h>
+#include <math.h>
+#include <stdio.h>
 
 #include "common/rand.h"
 #include "tests/test.h"
@@ -62,5 +64,43 @@ TEST(json_text_of_any_bytes_is_json)
             text[at] = (char)(1 + coxi_rand(&seed) % 255);
         }
         json_decref(read_back(text));
+    }
+}
+
+static void assert_number_as_printed(double value)
+{
+    char expected[64];
+    struct coxi_buffer out = {0};
+    (void)snprintf(expected, sizeof(expected), "%.17g", value);
+    assert_code(0, coxi_json_number(&out, value));
+    assert_code(0, coxi_buffer_append_raw(&out, "", 1));
+    assert_string_equal(expected, (const char *)out.data);
+    coxi_buffer_fini(&out);
+}
+
+/* A number is as printf writes it, which is known to be exact: near powers of ten and of two,
+ * where digits carry, and everywhere else. */
+TEST(json_numbers_are_those_of_printf)
+{
+    uint64_t rand = 7;
+    for (int ten = -7; ten < 20; ten++) {
+        double value = pow(10, ten);
+        assert_number_as_printed(value);
+        assert_number_as_printed(-nextafter(value, 0));
+        assert_number_as_printed(nextafter(value, INFINITY));
+        assert_number_as_printed(value / 2);
+        assert_number_as_printed(value * 3);
+    }
+    for (int two = -60; two < 70; two++) {
+        assert_number_as_printed(ldexp(1, two));
+        assert_number_as_printed(ldexp(1, two) + 0.5);
+        assert_number_as_printed(nextafter(ldexp(1, two), 0));
+    }
+    assert_number_as_printed(0);
+    assert_number_as_printed(-0.0);
+    for (int i = 0; i < 200000; i++) {
+        uint64_t bits = coxi_rand(&rand);
+        double value = ldexp((double)(bits >> 11), (int)(bits % 128) - 100);
+        assert_number_as_printed(i % 2 == 0 ? value : (double)(float)value);
     }
 }

@@ -42,6 +42,26 @@ TEST(a_factorization_machine_learns_pairs_of_ids)
     assert_true(fm > lr + 0.02);
 }
 
+/* `script` (Debian package bsdutils) runs it in a terminal. */
+TEST(events_begin_a_line_of_the_terminal)
+{
+    struct program program;
+    char command[1024];
+    size_t n = 0;
+    (void)snprintf(command, sizeof(command),
+                   "\"$COX_BIN_DIR/ctr\" --rows 20000 --epochs 3 --out \"%s\"",
+                   coxi_test_path("out"));
+    const char *const argv[] = {"/usr/bin/script", "-qec", command, "/dev/null", NULL};
+    assert_int_equal(0, program_run(&program, argv));
+    char *output = program_output(&program);
+    for (const char *at = output; (at = strstr(at, "ts=20")) != NULL; at++) {
+        assert_true(at > output && strchr("\r\n", at[-1]) != NULL);
+        n++;
+    }
+    assert_true(n >= 3); /* the end of each epoch */
+    free(output);
+}
+
 TEST(a_malformed_row_is_named_and_ends_training)
 {
     struct program program;

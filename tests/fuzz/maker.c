@@ -125,7 +125,8 @@ static void make_snapshot(bench b, struct coxi_message *m)
                                          .path = any_text(b),
                                          .base = maybe(b) ? any(b) : 0,
                                          .track = maybe(b),
-                                         .incarnation = any_incarnation(b)};
+                                         .incarnation = any_incarnation(b),
+                                         .carry = below(b, 8) == 0 ? below(b, 4) : 0};
 }
 
 static void make_restore(bench b, struct coxi_message *m)
@@ -444,6 +445,29 @@ static void make_memory(bench b, struct coxi_message *m)
     m->memory.resident = any(b);
 }
 
+static void make_exchange(bench b, struct coxi_message *m)
+{
+    m->exchange = (struct coxi_exchange){.session = any_session(b),
+                                         .incarnation = any_incarnation(b),
+                                         .carry = below(b, 4),
+                                         .restores = maybe(b),
+                                         .lane = any32(b) % 8,
+                                         .turn = any32(b) % 4,
+                                         .code = any_code(b),
+                                         .message = any_name(b)};
+    some_payload(b);
+}
+
+static void make_exchanged(bench b, struct coxi_message *m)
+{
+    m->exchanged = (struct coxi_exchanged){.code = any_code(b),
+                                           .message = any_name(b),
+                                           .offset = any(b),
+                                           .len = any32(b),
+                                           .over = maybe(b)};
+    some_payload(b);
+}
+
 /* ---- all of them */
 
 static void (*const makers[])(bench b, struct coxi_message *m) = {
@@ -489,6 +513,8 @@ static void (*const makers[])(bench b, struct coxi_message *m) = {
     [COXI_TRACE_ASK] = make_trace_ask,
     [COXI_TRACE_TOLD] = make_trace_told,
     [COXI_MEMORY] = make_memory,
+    [COXI_EXCHANGE] = make_exchange,
+    [COXI_EXCHANGED] = make_exchanged,
 };
 _Static_assert(sizeof(makers) / sizeof(*makers) == SAMPLE_KINDS + 1,
                "there is a maker of every kind");

@@ -63,6 +63,42 @@ TEST(server_that_dials_serves_its_peer_and_dials_again_when_that_is_gone)
     door_close(&door);
 }
 
+TEST(server_that_dials_goes_over_to_another_address)
+{
+    struct count_daemon daemon = {0};
+    struct door doors[2];
+    struct end ends[2];
+    const struct coxi_server_options options = {
+        .dials = true,
+        .self = {.role = COXI_ROLE_WORKER, .index = 5, .name = "anna"},
+        .peer_timeout_ms = 60000,
+        .events = &count_events,
+        .arg = &daemon,
+    };
+    door_open(&doors[0], true);
+    door_open(&doors[1], true);
+    assert_code(0, coxi_server_open(&options, &daemon.server));
+    coxi_server_start(daemon.server);
+    assert_string_equal("", coxi_server_url(daemon.server));
+    for (int i = 0; i < 2; i++) {
+        assert_code(0, coxi_server_redial(daemon.server, doors[i].url));
+        assert_string_equal(doors[i].url, coxi_server_url(daemon.server));
+        take(&ends[i], &doors[i], COXI_CHANNEL_CONTROL);
+        greet(&ends[i], 21);
+        count_client_ask(&ends[i], 21, 10);
+        /* the same address again changes nothing */
+        assert_code(0, coxi_server_redial(daemon.server, doors[i].url));
+        count_client_ask(&ends[i], 21, 10);
+    }
+    end_wait_closed(&ends[0], COX_ECLOSED);
+    end_fini(&ends[0]);
+    end_fini(&ends[1]);
+    coxi_server_free(daemon.server);
+    assert_int_equal(2, atomic_load(&daemon.n_hellos));
+    door_close(&doors[0]);
+    door_close(&doors[1]);
+}
+
 TEST(server_that_dials_tells_a_peer_that_it_does_not_want_and_dials_again)
 {
     struct count_daemon daemon;

@@ -38,8 +38,10 @@ class Browser:
         os.close(to_browser)
         os.close(from_browser)
         self.rest = b""
+        self.loads = 0
         self.n = 0
         self.errors = []
+        self.console = []  # what the page's console says of errors, also of answers that did not come
         self.session = None
         target = next(t for t in self.wait_for(self.targets, 30) if t["type"] == "page")
         self.session = self.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)["sessionId"]
@@ -86,15 +88,23 @@ class Browser:
     def note(self, event):
         """Keeps what went wrong in the page."""
         params = event.get("params", {})
+        self.loads += event.get("method") == "Page.loadEventFired"
         if event.get("method") == "Runtime.exceptionThrown":
             details = params["exceptionDetails"]
             self.errors.append(details.get("exception", {}).get("description") or details["text"])
+        elif event.get("method") == "Runtime.consoleAPICalled" and params["type"] in ("error", "assert"):
+            self.console.append(str([arg.get("value", arg.get("description")) for arg in params["args"]]))
+        elif event.get("method") == "Log.entryAdded" and params["entry"]["level"] == "error":
+            self.console.append(params["entry"]["text"])
         elif event.get("method") == "Page.javascriptDialogOpening":
             self.errors.append(f"a dialog: {params['message']}")
             raise RuntimeError(self.errors[-1])
 
     def open(self, url):
+        """Returns when the page is loaded, so that nothing asks the document before it."""
+        before = self.loads
         self.call("Page.navigate", url=url)
+        self.wait_for(lambda: self.call("Page.getFrameTree") and self.loads > before, 60, f"{url} is not loaded")
 
     def run(self, script):
         """The value of an expression in the page; promises are awaited."""

@@ -107,11 +107,16 @@ static void print_stats(struct cox_coordinator *c)
 {
     struct cox_stats stats = COX_STATS_INIT;
     (void)cox_stats(c, &stats);
-    (void)printf("{\"done\": %llu, \"commits\": %llu, \"workers\": %llu, "
-                 "\"checkpoints\": %llu}\n",
-                 (unsigned long long)stats.done, (unsigned long long)stats.commits,
-                 (unsigned long long)stats.workers,
-                 (unsigned long long)stats.checkpoints);
+    (void)printf(
+        "{\"done\": %llu, \"failed\": %llu, \"put_back\": %llu, "
+        "\"commits\": %llu, \"commits_duplicate\": %llu, \"workers\": %llu, "
+        "\"workers_lost\": %llu, \"ps_recovered\": %llu, "
+        "\"checkpoints\": %llu}\n",
+        (unsigned long long)stats.done, (unsigned long long)stats.failed,
+        (unsigned long long)stats.put_back, (unsigned long long)stats.commits,
+        (unsigned long long)stats.commits_duplicate, (unsigned long long)stats.workers,
+        (unsigned long long)stats.workers_lost, (unsigned long long)stats.ps_recovered,
+        (unsigned long long)stats.checkpoints);
     (void)fflush(stdout);
 }
 

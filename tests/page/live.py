@@ -42,6 +42,13 @@ def descendants(ancestor, name):
     return sorted(pid for pid in parents if is_ours(pid) and names[pid] == name[:15])
 
 
+def steps_and_supervisors(ancestor):
+    """The processes of the workers: those that run steps, and those that started them, by age."""
+    workers = descendants(ancestor, "coxswain-worker")
+    steps = {pid for worker in workers for pid in descendants(worker, "coxswain-worker") if pid != worker}
+    return sorted(steps), [pid for pid in workers if pid not in steps]
+
+
 class Client:
     """The client of a run, and the daemons that it has started."""
 
@@ -167,10 +174,6 @@ def compare(page, client):
     check("it has the steps of all workers", [r[0] for r in page.rows("workers-table")] == ["worker 0", "worker 1", "worker 2"])
 
 
-def points(browser):
-    return browser.run("document.querySelector('#curves figure [role=img]').getAttribute('aria-label')")
-
-
 def main():
     if program() is None:
         print("skipped: there is no Chromium (Debian package chromium)")
@@ -197,7 +200,8 @@ def main():
             address = client.url.removeprefix("http://").rstrip("/")
             events = page.text("#events-list").count("worker lost")
             client.end()
-            page.until("the page says that the client is gone", lambda: page.text("#status") in ("no answer", "over"))
+            page.until("the page says that the client is gone", lambda: page.text("#status") == "over")
+            check("and since when", page.text("#sentence").startswith("This run is over since"))
             client = Client(argv, directory, address)
             page.until("the page goes on with the next client", lambda: page.text("#status") == "training")
             check("and has what came before", page.text("#events-list").count("worker lost") >= events)

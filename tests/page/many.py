@@ -51,14 +51,14 @@ class Run:
                 "step_us": 60000 if i == SLOW else 10000 + 10 * i, "rss": 0 if lost else (100 + i) * MIB,
                 "lost": int(lost), "back": 0, "unreached": 0}
 
-    def add(self, kind, **members):
+    def add(self, kind, t=None, **members):
         self.seq += 1
-        self.file.write(json.dumps({"seq": self.seq, "t": time.time(), "kind": kind, **members}, separators=(",", ":")) + "\n")
+        self.file.write(json.dumps({"seq": self.seq, "t": t or time.time(), "kind": kind, **members}, separators=(",", ":")) + "\n")
         self.file.flush()
 
-    def sample(self):
-        self.done += 2000
-        self.add("sample", queued=4000, in_flight=1000, done=self.done, failed=0, put_back=3, workers=WORKERS,
+    def sample(self, done=2000, later=0):
+        self.done += done
+        self.add("sample", t=time.time() + later, queued=4000, in_flight=1000, done=self.done, failed=0, put_back=3, workers=WORKERS,
                  workers_ready=len(self.ready()), workers_lost=3, workers_cut_off=0, speculated=0, commits=self.done,
                  commits_duplicate=0, table_rows=10**6, ps_bytes=10**8, ps_age_ms=1, ps_recovered=0, checkpoints=1,
                  checkpoints_failed=0, rounds=0, rounds_failed=0, late=0, step=self.done, rate=2000.0)
@@ -178,6 +178,31 @@ def see_change(page, run):
     page.until("the page follows", lambda: page.text("#workers-summary").startswith("998 of 1,000 workers ready"))
 
 
+def see_trouble(page, run):
+    """A loss that is no number; steps that do not end."""
+    run.add("scalar", name="loss", step=39, value=0.5, source="train")
+    run.add("scalar", name="loss", step=40, value="NaN", source="train")
+    run.add("scalar", name="loss", step=41, value="NaN", source="train")
+    page.until("the page says that a curve is no number", lambda: "loss is NaN since step 40" in page.text("#alerts"))
+    run.add("scalar", name="loss", step=42, value=0.4, source="train")
+    page.until("until it is one", lambda: "loss" not in page.text("#alerts"))
+    run.add("event", code="blocked", level="warn", text="none of 5000 closures is done for 10 s: closure 2 runs on worker 0")
+    run.sample(done=0, later=20)
+    page.until("the page says that no step ends", lambda: page.text("#status") == "stalled")
+    check("and for how long", "No step has ended for" in page.text("#sentence"))
+    check("and why, as far as the client knows", "closure 2 runs on worker 0" in page.text("#alerts"))
+    run.sample(later=21)
+    page.until("and that they end again", lambda: page.text("#status") == "2 workers away" and "No step" not in page.text("#alerts"))
+
+
+def see_sections(page):
+    """The link of the section that is in view is marked, and no other."""
+    marked = "[...document.querySelectorAll('nav a[aria-current]')].map(a => a.textContent).join()"
+    for name in ("Workers", "Logs", "Settings", "Overview"):
+        page.browser.run(f"[...document.querySelectorAll('nav a')].find(a => a.textContent === {json.dumps(name)}).click()")
+        page.until(f"{name} is marked", lambda: page.browser.run(marked) == name)
+
+
 def measure(page, run, server, seconds):
     """Every second a sample; all workers as often as a client tells of them."""
     place = urllib.parse.urlsplit(server.url).netloc
@@ -228,6 +253,8 @@ def main():
             if pictures:
                 browser.picture(os.path.join(pictures, "many.png"))
             see_change(page, run)
+            see_trouble(page, run)
+            see_sections(page)
             check(f"no errors in the page {browser.errors}", not browser.errors)
         finally:
             browser.close()

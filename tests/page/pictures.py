@@ -13,7 +13,7 @@ import tempfile
 import time
 
 from browser import Browser
-from live import Page, check, descendants
+from live import Page, check, descendants, steps_and_supervisors
 
 WIDTH, HEIGHT = 1180, 930
 CURVE_POINTS = 8  # evaluations in the first picture
@@ -37,9 +37,7 @@ def while_it_trains(page, path):
 def with_some_killed(page, client, path):
     """The local cluster starts again what has died, at once. It is stopped meanwhile, as if their host were gone."""
     launcher = descendants(client.pid, "coxswain")[0]
-    workers = descendants(launcher, "coxswain-worker")
-    steps = {pid for worker in workers for pid in descendants(worker, "coxswain-worker") if pid != worker}
-    supervisor = [pid for pid in workers if pid not in steps][-1]
+    supervisor = steps_and_supervisors(launcher)[1][-1]
     os.kill(launcher, signal.SIGSTOP)
     try:
         begun = time.monotonic()

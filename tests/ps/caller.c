@@ -12,6 +12,8 @@ enum { CONNECT_MS = 5000, WAIT_MS = 8000, FRAMES_MAX = 4096 };
 /* A frame that has come: its metadata, then (64-aligned) its payload. */
 struct kept {
     struct kept *next;
+    bool is_message;
+    enum coxi_message_kind kind;
     struct coxi_buffer meta;
     struct coxi_buffer payload;
 };
@@ -50,6 +52,9 @@ static int on_frame(void *arg, struct coxi_link *link, const struct coxi_frame *
         kept_free(kept);
         return COX_ENOMEM;
     }
+    struct coxi_message message;
+    kept->is_message = coxi_message_decode(kept->meta.data, kept->meta.len, &message);
+    kept->kind = kept->is_message ? message.kind : COXI_REFUSE;
     coxi_lock(&caller->lock);
     if (caller->first == NULL) {
         caller->first = kept;
@@ -195,6 +200,43 @@ const struct coxi_message *caller_expect(struct caller *caller,
     }
     assert_int_equal(kind, caller->message.kind);
     return &caller->message;
+}
+
+/* Brings the first frame of this kind before all others. False: there is none. */
+static bool bring_forward(struct caller *caller, enum coxi_message_kind kind)
+    COXI_REQUIRES(caller->lock)
+{
+    struct kept *before = NULL;
+    struct kept *kept = caller->first;
+    while (kept != NULL && (!kept->is_message || kept->kind != kind)) {
+        before = kept;
+        kept = kept->next;
+    }
+    if (kept != NULL && before != NULL) {
+        before->next = kept->next;
+        caller->last = caller->last == kept ? before : caller->last;
+        kept->next = caller->first;
+        caller->first = kept;
+    }
+    return kept != NULL;
+}
+
+const struct coxi_message *caller_pick(struct caller *caller,
+                                       enum coxi_message_kind kind)
+{
+    struct timespec until = coxi_deadline(WAIT_MS);
+    coxi_lock(&caller->lock);
+    bool came = bring_forward(caller, kind);
+    while (!came && !caller->ended &&
+           coxi_wait_until(&caller->changed, &caller->lock, &until)) {
+        came = bring_forward(caller, kind);
+    }
+    came = came || bring_forward(caller, kind);
+    coxi_unlock(&caller->lock);
+    if (!came) {
+        fail_msg("no message of kind %d has come", kind);
+    }
+    return caller_expect(caller, kind);
 }
 
 const void *caller_payload(const struct caller *caller, size_t *ret_len)

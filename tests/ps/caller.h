@@ -34,6 +34,11 @@ const struct coxi_message *caller_expect(struct caller *caller,
 const struct coxi_message *caller_next(struct caller *caller); /* of any kind */
 const void *caller_payload(const struct caller *caller, size_t *ret_len);
 
+/* The next message of this kind, as caller_expect; others that came before it stay. For
+ * answers that different threads of the peer send, in either order. */
+const struct coxi_message *caller_pick(struct caller *caller,
+                                       enum coxi_message_kind kind);
+
 /* The number of messages that were received and not yet asked for. */
 size_t caller_waiting(struct caller *caller);
 

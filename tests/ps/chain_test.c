@@ -181,8 +181,8 @@ static void take(struct stock *stock, uint64_t number, uint64_t base, bool track
     char name[32];
     (void)snprintf(name, sizeof(name), "file-%d.st", n_files++);
     (void)snprintf(ret->path, sizeof(ret->path), "%s", coxi_test_path(name));
-    struct coxi_snapshot request = {stock->session, number, ret->path,
-                                    base,           track,  STOCK_INCARNATION};
+    struct coxi_snapshot request = {stock->session,    number, ret->path, base, track,
+                                    STOCK_INCARNATION, 0};
     assert_code(0, coxi_store_snapshot(stock->store, &request, &ret->done));
 }
 

@@ -120,6 +120,7 @@ static void same_snapshot(message *a, message *b)
     assert_int_equal(a->snapshot.base, b->snapshot.base);
     assert_int_equal(a->snapshot.track, b->snapshot.track);
     assert_int_equal(a->snapshot.incarnation, b->snapshot.incarnation);
+    assert_int_equal(a->snapshot.carry, b->snapshot.carry);
 }
 
 static void same_probe(message *a, message *b)
@@ -160,6 +161,7 @@ static void same_restore(message *a, message *b)
     assert_int_equal(x->more, y->more);
     ASSERT_SAME_ARRAY(x->applied, x->n_applied, y->applied, y->n_applied);
     ASSERT_SAME_ARRAY(x->touched, x->n_touched, y->touched, y->n_touched);
+    assert_int_equal(x->carry, y->carry);
 }
 
 static void same_load(message *a, message *b)
@@ -392,6 +394,29 @@ static void same_memory(message *a, message *b)
     assert_int_equal(a->memory.resident, b->memory.resident);
 }
 
+static void same_exchange(message *a, message *b)
+{
+    const struct coxi_exchange *x = &a->exchange;
+    const struct coxi_exchange *y = &b->exchange;
+    ASSERT_SAME_BYTES(x->session, y->session);
+    assert_int_equal(x->incarnation, y->incarnation);
+    assert_int_equal(x->carry, y->carry);
+    assert_int_equal(x->restores, y->restores);
+    assert_int_equal(x->lane, y->lane);
+    assert_int_equal(x->turn, y->turn);
+    assert_int_equal(x->code, y->code);
+    assert_string_equal(x->message, y->message);
+}
+
+static void same_exchanged(message *a, message *b)
+{
+    assert_int_equal(a->exchanged.code, b->exchanged.code);
+    assert_string_equal(a->exchanged.message, b->exchanged.message);
+    assert_int_equal(a->exchanged.offset, b->exchanged.offset);
+    assert_int_equal(a->exchanged.len, b->exchanged.len);
+    assert_int_equal(a->exchanged.over, b->exchanged.over);
+}
+
 static void same_nothing(message *a, message *b)
 {
     (void)a;
@@ -443,6 +468,8 @@ void assert_same_message(const struct coxi_message *a, const struct coxi_message
         [COXI_TRACE_ASK] = same_trace_ask,
         [COXI_TRACE_TOLD] = same_trace_told,
         [COXI_MEMORY] = same_memory,
+        [COXI_EXCHANGE] = same_exchange,
+        [COXI_EXCHANGED] = same_exchanged,
     };
     assert_int_equal(a->request, b->request);
     assert_int_equal(a->kind, b->kind);

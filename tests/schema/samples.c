@@ -93,7 +93,7 @@ static const struct coxi_message samples[] = {
     [COXI_RELEASE] = {.release = SESSION},
     [COXI_CREATE] = {.create = {SESSION, 41, DENSE_VARIABLE, 58}},
     [COXI_WATERMARK] = {.watermark = {SESSION, 42, 59}},
-    [COXI_SNAPSHOT] = {.snapshot = {SESSION, 43, "/ckpt/ps-0", 42, true, 60}},
+    [COXI_SNAPSHOT] = {.snapshot = {SESSION, 43, "/ckpt/ps-0", 42, true, 60, 111}},
     [COXI_SNAPSHOT_DONE] = {.snapshot_done = {-3, "disk full", 1 << 20, 0xdeadbeef, 4,
                                               applied, LEN(applied), touched,
                                               LEN(touched), 91, 92, 93}},
@@ -159,7 +159,8 @@ static const struct coxi_message samples[] = {
     [COXI_REACH] = {.status = {.code = -19, .message = "no route", .id = 7}},
     [COXI_RESOURCE_DROP] = {.resource = {7, "", 0, 0, 0, "", 0, 0, 0, 69}},
     [COXI_RESTORE] = {.restore = {SESSION, 53, "/ckpt/ps-1", 54, 55, 56, applied,
-                                  LEN(applied), touched, LEN(touched), 57, 62, true}},
+                                  LEN(applied), touched, LEN(touched), 57, 62, true,
+                                  112}},
     [COXI_RESULT_DROP] = {.recall = {.closures = recalled,
                                      .n_closures = LEN(recalled)}},
     [COXI_RESULT_WANT] = {.result = {63, 2, 0, ""}},
@@ -172,6 +173,8 @@ static const struct coxi_message samples[] = {
                                         trace_threads, LEN(trace_threads)}},
     [COXI_FILE_BYTES] = {.file_bytes = {-3, "cannot read", 68, 69}},
     [COXI_MEMORY] = {.memory = {90}},
+    [COXI_EXCHANGE] = {.exchange = {SESSION, 105, 106, true, 3, 108, -3, "disk full"}},
+    [COXI_EXCHANGED] = {.exchanged = {-3, "too late", 109, 110, true}},
     [COXI_PROBE] = {.probe = {SESSION, "/data/ckpt/.probe-7", true}},
 };
 

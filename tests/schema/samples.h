@@ -4,7 +4,7 @@
 
 #include "schema/wire.h"
 
-enum { SAMPLE_KINDS = COXI_MEMORY }; /* the kinds are 1 to SAMPLE_KINDS */
+enum { SAMPLE_KINDS = COXI_EXCHANGED }; /* the kinds are 1 to SAMPLE_KINDS */
 
 /* A sample message; its pointers are to static memory. */
 struct coxi_message sample(enum coxi_message_kind kind);

@@ -182,6 +182,10 @@ bool walk_message(const struct coxi_message *m, struct coxi_message *ret,
         sum = read_text(m->file_read.dataset) + read_text(m->file_read.file);
     } else if (m->kind == COXI_FILE_BYTES) {
         sum = read_text(m->file_bytes.message);
+    } else if (m->kind == COXI_EXCHANGE) {
+        sum = read_text(m->exchange.message);
+    } else if (m->kind == COXI_EXCHANGED) {
+        sum = read_text(m->exchanged.message);
     } else if (m->kind == COXI_TRACE_TOLD) {
         sum = read_array(m->trace_told.spans, m->trace_told.n_spans,
                          sizeof(m->trace_told.spans[0]), 8) +

@@ -14,7 +14,7 @@ const char *sim_message_name(enum coxi_message_kind kind)
         "Leaving",   "WantData",   "Resource",   "ResourceMade", "ResourceDrop",
         "Restore",   "ResultDrop", "ResultWant", "Result",       "Load",
         "Describe",  "Reach",      "Probe",      "FileRead",     "FileBytes",
-        "TraceAsk",  "TraceTold",  "Memory"};
+        "TraceAsk",  "TraceTold",  "Memory",     "Exchange",     "Exchanged"};
     return (size_t)kind < sizeof(names) / sizeof(*names) ? names[kind] : "?";
 }
 

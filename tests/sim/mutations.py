@@ -44,8 +44,8 @@ MUTATIONS = {
          "r = coxi_backlog_collect(c, temporary, mark, manifest);"
          "if (r == 0) { r = write_shards(c, temporary, manifest); }")]),
     "11a": ("a late snapshot request writes", [
-        ("ps", "coxi_store_snapshot", "same_client && snapshot->number < last->number", "0"),
-        ("ps", "coxi_store_snapshot", "!same_client || snapshot->number > last->number", "1")]),
+        ("ps", "coxi_store_snapshot_to", "same_client && snapshot->number < last->number", "0"),
+        ("ps", "coxi_store_snapshot_to", "!same_client || snapshot->number > last->number", "1")]),
     "11b": ("a checkpoint during which a ps was lost is kept", [
         ("coordinator", "check_losses", BEGIN, "return 0;"),
         ("coordinator", "coxi_recovery_base", "r == 0 && rec->set->n_losses == mark->n_losses", "r == 0")]),

@@ -22,10 +22,13 @@
 /* The number of kills, unless COX_TEST_KILLS says another one. */
 enum { KILLS = 20, ELEMENTS = 4096 };
 
+static const char *via; /* how the next client writes checkpoints */
+
 static struct cox_options options_for(const char *dir)
 {
     struct cox_options options = COX_OPTIONS_INIT;
     options.checkpoint_dir = dir;
+    options.checkpoint_via = via;
     return options;
 }
 
@@ -128,6 +131,7 @@ TEST(kill_9_at_any_moment_leaves_the_newest_complete_checkpoint_whole)
         char name[32];
         (void)snprintf(name, sizeof(name), "killed-%d", i);
         char *dir = coxi_test_path(name);
+        via = i % 2 == 0 ? "ps" : "client";
         pid_t pid = start(save_for_ever, dir);
         coxi_test_until(is_written, dir, "a checkpoint being written");
         /* Kill at a random moment. */

@@ -213,6 +213,7 @@ TEST(points_that_find_no_room_when_a_run_goes_on_are_written_later)
         "\"step\":100,\"value\":1,\"source\":\"client\"}\n";
     struct coxi_tensorboard *board;
     struct rlimit all;
+    uint64_t left_out = 1;
     const struct coxi_repeated repeated = {.seq = 5, .closure = 10};
     const char *last;
     size_t last_len;
@@ -222,7 +223,9 @@ TEST(points_that_find_no_room_when_a_run_goes_on_are_written_later)
     (void)signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(0, getrlimit(RLIMIT_FSIZE, &all));
     assert_int_equal(0, setrlimit(RLIMIT_FSIZE, &(struct rlimit){1, all.rlim_max}));
-    assert_code(0, coxi_tensorboard_new(dir, coxi_test_dir(), &repeated, &board));
+    assert_code(
+        0, coxi_tensorboard_new(dir, coxi_test_dir(), &repeated, &left_out, &board));
+    assert_int_equal(0, left_out);
     assert_code(COX_EIO, coxi_tensorboard_flush(board, 0, true));
     assert_int_equal(0, setrlimit(RLIMIT_FSIZE, &all));
     assert_code(0, coxi_tensorboard_flush(board, 0, true));

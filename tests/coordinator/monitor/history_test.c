@@ -2,7 +2,6 @@
  * without room. */
 #include <glob.h>
 #include <jansson.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -18,6 +17,7 @@
 #include "coordinator/base/history.h"
 #include "coordinator/monitor/writer.h"
 #include "tests/coordinator/crew.h"
+#include "tests/coordinator/monitor/dead_disk.h"
 #include "tests/coordinator/monitor/told.h"
 #include "tests/test.h"
 
@@ -60,6 +60,7 @@ TEST(the_history_tells_of_run_samples_ps_workers_checkpoints_and_events)
     assert_int_equal(2, told_number(sample, "workers_ready"));
     assert_int_equal(0, told_number(sample, "in_flight"));
     assert_true(told_number(sample, "step") >= N);
+    assert_true(json_is_true(json_object_get(sample, "over")));
     assert_int_equal(2, json_array_size(json_object_get(told_last(&told, "ps"), "ps")));
     const json_t *workers = json_object_get(told_last(&told, "workers"), "workers");
     assert_true(json_array_size(workers) > 0);
@@ -197,6 +198,33 @@ TEST(a_client_that_goes_on_continues_the_file_and_its_numbers)
     told_free(&told);
 }
 
+/* What it tells while it opens comes after what the client before it has told. */
+TEST(a_client_that_goes_on_and_serves_has_the_history_from_its_first_record_on)
+{
+    struct told told;
+    struct crew crew;
+    struct cox_options options = COX_OPTIONS_INIT;
+    struct coxi_buffer out = {0};
+    uint64_t last = 0;
+    char *dir = coxi_test_path("run");
+    run(dir, true);
+    options.checkpoint_dir = dir;
+    options.http = "127.0.0.1:0";
+    crew_open(&crew, 2, 2, "counter", &options);
+    assert_code(0, coxi_history_since(crew.c, 0, 4096, &out, &last));
+    assert_code(0, coxi_buffer_append_raw(&out, "", 1));
+    const char *line = (const char *)out.data;
+    assert_int_equal(0, strncmp(line, "{\"seq\":1,", 9));
+    const char *first_run = strstr(line, "\"generation\":1");
+    assert_non_null(first_run);
+    assert_true(first_run < strchr(line, '\n'));
+    coxi_buffer_fini(&out);
+    crew_close(&crew);
+    told_read(dir, &told); /* numbers rise */
+    assert_non_null(told_event(&told, "serves"));
+    told_free(&told);
+}
+
 TEST(a_run_that_begins_anew_keeps_the_file_of_the_one_before)
 {
     struct told told;
@@ -264,47 +292,55 @@ TEST(training_goes_on_without_room_on_the_disk_and_an_event_tells_of_it)
     told_free(&told);
 }
 
+/* Reads the only file of events in a directory. */
+static bool has_points(const char *pattern, const char *name, size_t n)
+{
+    glob_t all;
+    size_t len;
+    size_t found = 0;
+    assert_int_equal(0, glob(pattern, 0, NULL, &all));
+    assert_int_equal(1, all.gl_pathc);
+    char *bytes = coxi_test_read(all.gl_pathv[0], &len);
+    const char *at = bytes;
+    while ((at = memmem(at, len - (size_t)(at - bytes), name, strlen(name))) != NULL) {
+        found++;
+        at++;
+    }
+    free(bytes);
+    globfree(&all);
+    return found == n;
+}
+
+TEST(files_for_tensorboard_that_could_not_be_made_at_first_have_all_points_later)
+{
+    struct crew crew;
+    struct cox_options options = COX_OPTIONS_INIT;
+    const char *board = coxi_test_path("board");
+    n_failed = n_back = 0;
+    options.tensorboard_dir = board;
+    options.on_event = on_event;
+    coxi_test_write(board, "", 0); /* a file is in the way */
+    crew_open(&crew, 1, 1, "counter", &options);
+    for (uint64_t i = 0; i < N; i++) {
+        assert_code(0, cox_log_scalar(crew.c, "loss", i, 1));
+    }
+    coxi_test_until(has_failed, NULL, "an event that the files cannot be made");
+    assert_int_equal(0, unlink(board));
+    coxi_test_until(is_back, NULL, "an event that they can be written");
+    crew_close(&crew);
+    assert_int_equal(1, n_failed);
+    assert_true(has_points(coxi_test_path("board/train/*"), "loss", N));
+}
+
 /* ---- a disk that does not answer */
 
-static pthread_mutex_t disk = PTHREAD_MUTEX_INITIALIZER; /* held: it does not */
-static atomic_bool is_dead;
-static atomic_int n_waiting;
 static atomic_int n_silent;
-
-static bool is_history(int fd)
-{
-    char link[64];
-    char path[4096] = "";
-    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-    return readlink(link, path, sizeof(path) - 1) > 0 &&
-           strstr(path, "/metrics.jsonl") != NULL;
-}
-
-int __real_coxi_fd_write(int fd, const void *bytes, size_t len);
-int __wrap_coxi_fd_write(int fd, const void *bytes, size_t len);
-
-int __wrap_coxi_fd_write(int fd, const void *bytes, size_t len)
-{
-    if (atomic_load(&is_dead) && is_history(fd)) {
-        (void)atomic_fetch_add(&n_waiting, 1);
-        (void)pthread_mutex_lock(&disk);
-        (void)pthread_mutex_unlock(&disk);
-        (void)atomic_fetch_sub(&n_waiting, 1);
-    }
-    return __real_coxi_fd_write(fd, bytes, len);
-}
 
 static void note_silence(void *arg, const struct cox_event *event)
 {
     (void)arg;
     n_silent +=
         event->code == COX_EVENT_METRICS_FAILED && event->error == COX_ETIMEDOUT;
-}
-
-static bool is_waiting(void *arg)
-{
-    (void)arg;
-    return atomic_load(&n_waiting) > 0;
 }
 
 static bool is_silent(void *arg)
@@ -321,28 +357,9 @@ static bool has_grown(void *arg)
     return last > first + 5;
 }
 
-/* No thread of this process writes the history. */
-static bool has_left(void *arg)
-{
-    glob_t all;
-    bool left = true;
-    (void)arg;
-    assert_int_equal(0, glob("/proc/self/task/*/comm", 0, NULL, &all));
-    for (size_t i = 0; i < all.gl_pathc; i++) {
-        char name[32] = "";
-        FILE *file = fopen(all.gl_pathv[i], "r");
-        bool is_read = file != NULL && fgets(name, sizeof(name), file) != NULL;
-        left = left && !(is_read && strcmp(name, "cox:history\n") == 0);
-        if (file != NULL) {
-            (void)fclose(file);
-        }
-    }
-    globfree(&all);
-    return left;
-}
-
 TEST(nobody_waits_for_a_disk_that_does_not_answer)
 {
+    static char thread[] = "cox:history";
     struct crew crew;
     struct cox_options options = COX_OPTIONS_INIT;
     options.checkpoint_dir = coxi_test_path("run");
@@ -350,18 +367,17 @@ TEST(nobody_waits_for_a_disk_that_does_not_answer)
     options.on_event = note_silence;
     atomic_store(&coxi_patience_ms, 200);
     atomic_store(&coxi_writer_close_ms, 300);
-    (void)pthread_mutex_lock(&disk);
-    atomic_store(&is_dead, true);
+    dead_disk_begin("/metrics.jsonl");
     crew_open(&crew, 1, 1, "counter", &options);
-    coxi_test_until(is_waiting, NULL, "a write that does not end");
+    coxi_test_until(dead_disk_is_waiting, NULL, "a write that does not end");
     coxi_test_until(is_silent, NULL, "an event that tells of it");
     n_silent = 0;
     count(&crew, N);
     coxi_test_until(has_grown, crew.c, "records that are added all the same");
     crew_close(&crew);
-    assert_int_equal(1, atomic_load(&n_waiting)); /* still */
+    assert_true(dead_disk_is_waiting(NULL)); /* still */
     assert_true(n_silent > 0);
-    atomic_store(&is_dead, false);
-    (void)pthread_mutex_unlock(&disk);
-    coxi_test_until(has_left, NULL, "the end of the thread that was left behind");
+    dead_disk_end();
+    coxi_test_until(dead_disk_has_left, thread,
+                    "the end of the thread that was left behind");
 }

@@ -181,6 +181,15 @@ TEST(the_longest_part_of_the_slots_time_bounds_the_run)
     assert_rule(COX_BOUND_LATENCY, &sums, "schedule more closures");
 }
 
+TEST(short_steps_that_wait_for_the_ps_should_have_more_work)
+{
+    struct coxi_part_sums sums = {.n = 10};
+    sums.part_us[COXI_PART_PULL] = 9990;
+    assert_rule(COX_BOUND_PS, &sums, "give each more work");
+    sums.part_us[COXI_PART_PULL] = 10000;
+    assert_rule(COX_BOUND_PS, &sums, "idle 0 %): add ps, pull fewer rows");
+}
+
 /* ---- what others read */
 
 static json_t *json_of(struct crew *crew)

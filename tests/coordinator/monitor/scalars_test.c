@@ -276,7 +276,6 @@ TEST(after_kill_9_the_next_client_goes_on_and_each_point_is_there_once)
     struct coxi_history *history;
     struct cox_options options = COX_OPTIONS_INIT;
     char *dir = coxi_test_path("run");
-    uint64_t end;
     size_t n_before = 0;
     pid_t pid = fork();
     assert_true(pid >= 0);
@@ -287,7 +286,8 @@ TEST(after_kill_9_the_next_client_goes_on_and_each_point_is_there_once)
     coxi_test_until(has_all, dir, "what the client has logged");
     crew_kill(pid);
     assert_int_equal(pid, waitpid(pid, NULL, 0));
-    assert_code(0, coxi_history_each(dir, 0, note, &n_before, &end));
+    assert_code(0, coxi_history_each(dir, COXI_RECORDS_OF(COXI_RECORD_SCALAR), note,
+                                     &n_before));
     assert_int_equal(4 * N + 2, n_before);
     options.checkpoint_dir = dir;
     crew_open(&crew, 1, 2, "scalars", &options);

@@ -4,6 +4,7 @@
 # environment; without PyPI the test is skipped. ctest does not run this.
 #
 #   tests/coordinator/monitor/tensorboard.sh [BUILD]     BUILD: build/Asan
+# COX_TEST_VENV: another environment to use, which is made if it is missing.
 set -eu
 cd "$(dirname "$0")/../../.."
 . scripts/lib.sh
@@ -11,8 +12,9 @@ build=$(cd "${1:-build/Asan}" && pwd)
 need python3-venv
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-python3 -m venv "$dir/venv"
-if ! "$dir/venv/bin/pip" -q install tensorboard; then
+venv=${COX_TEST_VENV:-$dir/venv}
+[ -d "$venv" ] || python3 -m venv "$venv"
+if ! "$venv/bin/pip" -q install tensorboard; then
     echo "tensorboard.sh: skipped, because TensorBoard cannot be had"
     exit 0
 fi
@@ -25,4 +27,4 @@ fi
     cat "$dir/second"
     exit 1
 }
-"$dir/venv/bin/python" tests/coordinator/monitor/curves.py "$dir"
+"$venv/bin/python" tests/coordinator/monitor/curves.py "$dir"

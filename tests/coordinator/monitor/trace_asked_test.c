@@ -6,6 +6,7 @@
 #include "common/trace.h"
 #include "coordinator/monitor/trace_write.h"
 #include "tests/coordinator/crew.h"
+#include "tests/coordinator/monitor/dead_disk.h"
 #include "tests/coordinator/monitor/read_trace.h"
 #include "tests/http/visitor.h"
 #include "tests/test.h"
@@ -157,6 +158,24 @@ TEST(a_reader_that_takes_nothing_does_not_keep_cox_close)
     assert_code(0, cox_join(crew.c, -1));
     crew_close(&crew);
     (void)close(fd);
+}
+
+TEST(a_disk_that_does_not_answer_does_not_keep_cox_close)
+{
+    static char thread[] = "cox:trace-file";
+    struct crew crew;
+    open_serving(&crew);
+    dead_disk_begin("/coxswain-trace-");
+    int fd = ask(&crew, "?seconds=300");
+    coxi_test_until(dead_disk_is_waiting, NULL, "a write that does not end");
+    crew_close(&crew);
+    char *rest = visitor_hear_until(fd, "]");
+    assert_non_null(strstr(rest, "does not answer"));
+    free(rest);
+    (void)close(fd);
+    assert_true(dead_disk_is_waiting(NULL)); /* still */
+    dead_disk_end();
+    coxi_test_until(dead_disk_has_left, thread, "the end of the thread left behind");
 }
 
 TEST(a_trace_without_room_for_its_file_is_refused)

@@ -1,0 +1,169 @@
+/*
+ * See runner.h. The program: runs -> (ended with 128 or more) pauses -> runs; it ends for
+ * good after another code, after too many restarts in a row, or after a signal to the
+ * command.
+ */
+#include "cli/runner.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "net/daemon.h"
+
+/* A program that has run for STEADY_MS gets a new count of restarts. PAUSE_MS is the
+ * pause before the first restart; it doubles with each further one, up to
+ * PAUSE_MAX_MS. */
+enum { STEADY_MS = 60000, PAUSE_MS = 100, PAUSE_MAX_MS = 10000 };
+
+static int start(struct coxi_runner *runner);
+
+static void on_pause_over(uv_timer_t *pause)
+{
+    struct coxi_runner *runner = pause->data;
+    if (start(runner) != 0) {
+        runner->on_end(runner->arg, coxi_exit_config(runner->name));
+    }
+}
+
+/* Starts the program again after a pause; false: it was started too often. */
+static bool start_again_later(struct coxi_runner *runner, int code)
+{
+    uint64_t ran_ms = uv_now(coxi_loop_uv(runner->loop)) - runner->started_ms;
+    runner->n_restarts = ran_ms >= STEADY_MS ? 0 : runner->n_restarts;
+    if (runner->n_restarts >= runner->restarts_max) {
+        return false;
+    }
+    int shift = runner->n_restarts < 7 ? (int)runner->n_restarts : 7;
+    int pause_ms = PAUSE_MS << shift;
+    pause_ms = pause_ms < PAUSE_MAX_MS ? pause_ms : PAUSE_MAX_MS;
+    runner->n_restarts++;
+    (void)fprintf(
+        stderr,
+        "%s: %s ended with %d after %.1f s: starting it again in %d ms (%lld of "
+        "%lld)\n",
+        runner->name, runner->argv[0], code, 1e-3 * (double)ran_ms, pause_ms,
+        (long long)runner->n_restarts, (long long)runner->restarts_max);
+    return uv_timer_start(&runner->pause, on_pause_over, (uint64_t)pause_ms, 0) == 0;
+}
+
+static void on_exit_of_program(uv_process_t *process, int64_t status, int signum)
+{
+    struct coxi_runner *runner = process->data;
+    int code = signum != 0 ? COXI_EXIT_AGAIN + signum : (int)status;
+    runner->runs = false;
+    uv_close((uv_handle_t *)process, NULL);
+    if (code < COXI_EXIT_AGAIN || runner->told_to_end ||
+        !start_again_later(runner, code)) {
+        runner->on_end(runner->arg, code);
+    }
+}
+
+static int start(struct coxi_runner *runner)
+{
+    uv_stdio_container_t stdio[3] = {
+        {.flags = UV_INHERIT_FD, .data.fd = 0},
+        {.flags = UV_INHERIT_FD, .data.fd = 1},
+        {.flags = UV_INHERIT_FD, .data.fd = 2},
+    };
+    uv_process_options_t options = {
+        .exit_cb = on_exit_of_program,
+        .file = runner->argv[0],
+        .args = runner->argv,
+        .stdio = stdio,
+        .stdio_count = 3,
+    };
+    runner->process.data = runner;
+    int failed = uv_spawn(coxi_loop_uv(runner->loop), &runner->process, &options);
+    runner->runs = failed == 0;
+    runner->started_ms = uv_now(coxi_loop_uv(runner->loop));
+    return failed == 0 ? 0
+                       : coxi_error(COX_EINVAL, "cannot start %s: %s", runner->argv[0],
+                                    uv_strerror(failed));
+}
+
+int coxi_runner_start(struct coxi_runner *runner, const char *cluster_json,
+                      const char *key_file)
+{
+    if (setenv("COX_CLUSTER", cluster_json, 1) != 0 ||
+        (key_file != NULL && setenv("COX_KEY_FILE", key_file, 1) != 0)) {
+        return coxi_error_memory("the environment");
+    }
+    runner->pause.data = runner;
+    (void)uv_timer_init(coxi_loop_uv(runner->loop), &runner->pause);
+    return start(runner);
+}
+
+void coxi_runner_signal(struct coxi_runner *runner, int signum)
+{
+    runner->told_to_end = true;
+    if (runner->runs && signum != SIGINT) {
+        (void)uv_process_kill(&runner->process, signum);
+    } else if (!runner->runs) {
+        (void)uv_timer_stop(&runner->pause);
+        runner->on_end(runner->arg, COXI_EXIT_AGAIN + signum);
+    }
+}
+
+bool coxi_runner_stop(struct coxi_runner *runner)
+{
+    runner->told_to_end = true;
+    if (runner->runs) {
+        (void)uv_process_kill(&runner->process, SIGTERM);
+    }
+    return runner->runs;
+}
+
+/* ---- the page */
+
+/* A free port of this host. COX_EADDRESS. */
+static int find_port(unsigned *ret)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof(address);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&address, len) != 0 ||
+        getsockname(fd, (struct sockaddr *)&address, &len) != 0) {
+        int r = coxi_error_errno(COX_EADDRESS, "cannot find a port for the page");
+        if (fd >= 0) {
+            (void)close(fd);
+        }
+        return r;
+    }
+    (void)close(fd);
+    *ret = ntohs(address.sin_port);
+    return 0;
+}
+
+int coxi_runner_page(const char *name)
+{
+    char address[64];
+    unsigned port = 0;
+    const char *chosen =
+        getenv("COX_HTTP"); // NOLINT(concurrency-mt-unsafe): one thread
+    chosen = chosen != NULL && *chosen != '\0' ? chosen : "127.0.0.1:0";
+    const char *colon = strrchr(chosen, ':');
+    if (strcmp(colon != NULL ? colon + 1 : chosen, "0") == 0) {
+        int r = find_port(&port);
+        if (r != 0) {
+            return r;
+        }
+        (void)snprintf(address, sizeof(address), "%.*s%u",
+                       colon != NULL ? (int)(colon + 1 - chosen) : 0, chosen, port);
+        chosen = address;
+        if (setenv("COX_HTTP", address, 1) != 0) {
+            return coxi_error_memory("the environment");
+        }
+    }
+    bool is_port = strspn(chosen, "0123456789") == strlen(chosen);
+    (void)fprintf(stderr, "%s: the page is at http://%s%s/\n", name,
+                  is_port ? "127.0.0.1:" : "", chosen);
+    return 0;
+}

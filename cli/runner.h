@@ -1,0 +1,67 @@
+/*
+ * Runs the client program of `coxswain run` and `coxswain launch`, with COX_CLUSTER and
+ * COX_KEY_FILE set. If a signal ends it, or it exits with 128 or more, it is started
+ * again. Single-threaded, on the loop's thread.
+ */
+#ifndef COXI_CLI_RUNNER_H
+#define COXI_CLI_RUNNER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/loop.h"
+
+struct coxi_runner {
+    /* set these first */
+    const char *name; /* of the command, which begins each message */
+    struct coxi_loop *loop;
+    char **argv;          /* the program's; borrowed */
+    int64_t restarts_max; /* in a row */
+    /* The program has ended for good. */
+    void (*on_end)(void *arg, int exit_code);
+    void *arg;
+    /* private */
+    uv_process_t process;
+    uv_timer_t pause; /* before the program is started again */
+    bool runs;
+    bool told_to_end; /* do not start it again */
+    uint64_t started_ms;
+    int64_t n_restarts; /* in a row */
+};
+
+/* Starts the program. `key_file` NULL: COX_KEY_FILE stays as it is. COX_EINVAL: it cannot
+ * be started; COX_ENOMEM. */
+int coxi_runner_start(struct coxi_runner *runner, const char *cluster_json,
+                      const char *key_file);
+
+/* Passes a signal on that ends this command. The program is not started again. SIGINT
+ * is not sent, because Ctrl-C has reached the program, too. */
+void coxi_runner_signal(struct coxi_runner *runner, int signum);
+
+/* Ends the program with SIGTERM because its cluster has ended. False: it does not run,
+ * and on_end will not be called. Takes a runner that was never started. */
+bool coxi_runner_stop(struct coxi_runner *runner);
+
+/* Sets COX_HTTP for the program (its value, if it has one; else a free port of this
+ * host), and prints the address of the page on standard error. The port stays the same
+ * when the program is started again, so the page goes on. COX_EADDRESS; COX_ENOMEM. */
+int coxi_runner_page(const char *name);
+
+/* Options of the commands; `config` has `int64_t restarts` and `bool page`. */
+#define COXI_RUNNER_OPTIONS(config)                                                    \
+    {.name = "restarts",                                                               \
+     .type = COXI_OPTION_INT,                                                          \
+     .offset = offsetof(config, restarts),                                             \
+     .max = 1000000,                                                                   \
+     .fallback = "10",                                                                 \
+     .help =                                                                           \
+         "how often in a row PROGRAM is started again after a signal has ended it or " \
+         "it has exited with 128 or more; after a minute the count starts again"},     \
+        {.name = "page",                                                               \
+         .type = COXI_OPTION_FLAG,                                                     \
+         .offset = offsetof(config, page),                                             \
+         .help =                                                                       \
+             "have the program serve the live page of its run, and print the page's "  \
+             "address (COX_HTTP, if it is set; else a free port of this host)"}
+
+#endif

@@ -1,0 +1,21 @@
+/* What a daemon's options leave open, from its environment. Main thread. */
+#ifndef COXI_CLUSTER_DAEMON_VIEW_H
+#define COXI_CLUSTER_DAEMON_VIEW_H
+
+#include "cluster/view.h"
+#include "net/daemon.h"
+
+/*
+ * If neither options->listen nor *client is given (client NULL: this is a ps), takes
+ * index and address from the environment: options->listen, or *client for a worker that
+ * is not listed. They lie in *ret, which coxi_view_fini frees; ret->source is NULL if
+ * nothing was taken. An index that was not given (negative) is 0 then. COX_EINVAL: the
+ * environment is wrong, or this process is something else there.
+ */
+int coxi_daemon_view(enum coxi_cluster_role role, struct coxi_daemon_options *options,
+                     const char **client, struct coxi_view *ret);
+
+/* Logs what was taken, if anything was. */
+void coxi_daemon_view_log(const struct coxi_view *view);
+
+#endif

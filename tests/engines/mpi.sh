@@ -1,0 +1,48 @@
+#!/bin/sh
+# Trains the click example under Open MPI's mpirun, and kills a worker meanwhile.
+#
+#   tests/engines/mpi.sh
+#
+# Prints a line for the table of docs/engines.md.
+set -eu
+cd "$(dirname "$0")/../.."
+. scripts/lib.sh
+need openmpi-bin
+. tests/engines/click.sh
+mpirun_pid=
+finish() {
+    if [ -n "$mpirun_pid" ] && kill -0 "$mpirun_pid" 2>/dev/null; then
+        kill "$mpirun_pid" || true
+        wait "$mpirun_pid" || true
+    fi
+    rm -rf "$work"
+}
+trap finish EXIT
+build_click
+stay_root
+train_here
+
+# Without a client for 3 s the daemons end, and mpirun with them. --enable-recovery: mpirun
+# goes on when a process dies. Sockets: no key, and no port.
+export COX_PS_END_WITHOUT_CLIENT=3 COX_WORKER_END_WITHOUT_CLIENT=3
+root=
+if [ "$(id -u)" = 0 ]; then
+    root=--allow-run-as-root
+fi
+timeout 300 mpirun $root --oversubscribe --enable-recovery \
+    -np 1 "$bin/ctr" --rows $rows --epochs $epochs --out "$work/out" : \
+    -np 2 "$bin/coxswain-ps" : -np 4 "$bin/coxswain-worker" >"$work/log" 2>&1 &
+mpirun_pid=$!
+wait_for 60 "the first checkpoint" trains "$work/out" || { tail -20 "$work/log" >&2; exit 1; }
+worker=$(child_of "$mpirun_pid" "$bin/coxswain-worker")
+kill -9 "$worker"
+code=0
+wait "$mpirun_pid" || code=$?
+mpirun_pid=
+check "$work/log" || { tail -40 "$work/log" >&2; exit 1; }
+grep -q 'event=worker_lost' "$work/log" || { say "no worker was lost"; exit 1; }
+printf '| Open MPI | %s | %s | %s | %s |\n' \
+    "$(mpirun --version | sed -n '1s/.*) //p')" \
+    '`mpirun --enable-recovery -np 1 ctr : -np 2 coxswain-ps : -np 4 coxswain-worker`' \
+    'a worker (kill -9)' \
+    "$trained; mpirun exits $code"

@@ -1,0 +1,138 @@
+#!/bin/bash
+# Four hosts as network namespaces, each with an address of its own, on a switch in a fifth one.
+# The click model is trained on them twice over tcp under one key: found through etcd, where a whole
+# host dies and its ps comes up on another one; and with TF_CONFIG, where workers dial in from other hosts and
+# a ps comes back where it was. In both a worker with another key stays outside. Ends with lines for the table in
+# docs/engines.md.
+#
+#   tests/engines/namespaces.sh [BIN]      BIN: the programs (default build/Release/bin)
+#
+# Needs root, and etcd-server and iproute2 (Debian), which it installs if they are missing. Takes two
+# minutes. Namespaces and processes end with it.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+. scripts/lib.sh
+. tests/engines/etcd_lib.sh
+bin=$(realpath "${1:-build/Release/bin}")
+[ "$(id -u)" = 0 ] || {
+    say "namespaces need root"
+    exit 2
+}
+need etcd-server iproute2 curl python3
+network=cox$$
+
+remove_hosts() {
+    for host in switch 1 2 3 4; do
+        ip netns del "$network-$host" 2>/dev/null || true
+    done
+}
+
+make_hosts() {
+    ip netns add "$network-switch"
+    ip -n "$network-switch" link add br0 type bridge
+    ip -n "$network-switch" link set br0 up
+    for host in 1 2 3 4; do
+        ip netns add "$network-$host"
+        ip -n "$network-$host" link set lo up
+        ip -n "$network-switch" link add "p$host" type veth peer name eth0 netns "$network-$host"
+        ip -n "$network-switch" link set "p$host" master br0 up
+        ip -n "$network-$host" addr add "10.77.0.$host/24" dev eth0
+        ip -n "$network-$host" link set eth0 up
+    done
+}
+
+# Runs a command on a host.
+on() { # HOST COMMAND...
+    local host=$1
+    shift
+    exec ip netns exec "$network-$host" "$@"
+}
+
+# Starts a program on a host, as a name that says which.
+start_on() { # HOST NAME COMMAND...
+    start "$2" on "$1" "${@:3}"
+}
+
+# The address and port of a stranger with another key must not help it.
+denied() {
+    grep -q event=connection_denied "$work"/ps-*.log "$work/client.log"
+}
+
+check() {
+    auc=$(result auc)
+    [ "$(result examples)" = 2000000 ] || fail "trained on $(result examples) examples, not 2000000"
+    python3 -c "import sys; sys.exit(abs($auc - 0.8486) > 0.001)" || fail "the AUC is $auc, not 0.8486"
+    say "AUC $auc"
+}
+
+begin
+trap 'remove_hosts; end' EXIT
+make_hosts
+"$bin/coxswain" key new run.key >/dev/null
+"$bin/coxswain" key new other.key >/dev/null
+export COX_KEY_FILE=$work/run.key
+rows=(--rows 200000 --epochs 10 --checkpoints 1)
+
+say "four hosts through etcd"
+etcd_host=10.77.0.1
+etcd_port=2379
+etcd_peer=2380
+etcd_in=(ip netns exec "$network-1")
+etcd_start
+through=(env "COX_ETCD=http://10.77.0.1:2379" COX_ETCD_PREFIX=/coxswain/hosts COX_ETCD_TTL=2
+    'COX_CLUSTER={"cluster": {"etcd": {"ps": 2}}}')
+start_on 2 ps-0 "${through[@]}" "$bin/coxswain-ps" $as_user --index 0
+start_on 3 ps-1 "${through[@]}" "$bin/coxswain-ps" $as_user --index 1
+for host in 2 3 4; do
+    start_on "$host" "worker-$host" "${through[@]}" "$bin/coxswain-worker" $as_user --name "w$host"
+done
+start_on 4 stranger "${through[@]}" COX_KEY_FILE="$work/other.key" \
+    "$bin/coxswain-worker" $as_user --name stranger
+start_on 1 client "${through[@]}" "$bin/ctr" --out etcd-out "${rows[@]}"
+await client event=epoch_done 1
+
+say "host 3 dies, and its ps comes up on host 4"
+ip -n "$network-switch" link set p3 down
+stop ps-1 KILL
+stop worker-3 KILL
+start_on 4 ps-1 "${through[@]}" "$bin/coxswain-ps" $as_user --index 1
+await client 'event=ps_moved.*10.77.0.4' 1
+await client event=recovered 1
+finish client
+until_true "the stranger is denied" denied
+check
+say "| 4 hosts, etcd | network namespaces, etcd $(etcd --version | sed -n 's/^etcd Version: //p') | \`tests/engines/namespaces.sh\` | a host with a ps and a worker; the ps comes up on another host | AUC $auc, each of 2,000,000 rows once |"
+for name in ps-0 ps-1 worker-2 worker-4 stranger etcd; do
+    stop "$name" KILL
+done
+ip -n "$network-switch" link set p3 up
+mv client.log etcd-client.log
+rm -f ps-*.log
+
+say "four hosts through TF_CONFIG, workers dial in"
+hosts='"cluster": {"chief": ["10.77.0.1:2221"], "ps": ["10.77.0.2:2222", "10.77.0.3:2222"]}'
+tf_ps() { # HOST INDEX
+    start_on "$1" "ps-$2" env "TF_CONFIG={$hosts, \"task\": {\"type\": \"ps\", \"index\": $2}}" \
+        "$bin/coxswain-ps" $as_user
+}
+tf_ps 2 0
+tf_ps 3 1
+for host in 2 3 4; do
+    start_on "$host" "worker-$host" "$bin/coxswain-worker" $as_user --name "w$host" --client 10.77.0.1:2221
+done
+start_on 4 stranger env COX_KEY_FILE="$work/other.key" \
+    "$bin/coxswain-worker" $as_user --name stranger --client 10.77.0.1:2221
+start_on 1 client env "TF_CONFIG={$hosts, \"task\": {\"type\": \"chief\", \"index\": 0}}" \
+    "$bin/ctr" --out tf-out "${rows[@]}"
+await client event=epoch_done 1
+
+say "ps 1 and the worker on host 3 are killed, and start again"
+stop ps-1 KILL
+stop worker-3 KILL
+tf_ps 3 1
+start_on 3 worker-3 "$bin/coxswain-worker" $as_user --name w3 --client 10.77.0.1:2221
+await client event=recovered 1
+finish client
+denied || fail "a worker with another key was not denied"
+check
+say "| 4 hosts, TF_CONFIG | network namespaces | \`tests/engines/namespaces.sh\` | a ps and a worker (kill -9) | AUC $auc, each of 2,000,000 rows once |"
