@@ -111,3 +111,8 @@ void coxi_disk_give_up_when(const atomic_bool *flag)
 {
     gives_up = flag;
 }
+
+bool coxi_disk_gives_up(void)
+{
+    return gives_up != NULL && atomic_load(gives_up);
+}

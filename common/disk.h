@@ -3,6 +3,7 @@
 #define COXI_COMMON_DISK_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 
 /*
  * fsync; but a thread that has set a flag with coxi_disk_give_up_when gives up within
@@ -18,5 +19,8 @@ int coxi_disk_sync(int fd);
  * disk.
  */
 void coxi_disk_give_up_when(const atomic_bool *flag);
+
+/* True if the calling thread gives up now: for other waits for what files are kept on. */
+bool coxi_disk_gives_up(void);
 
 #endif

@@ -3,7 +3,7 @@
 # What building and running needs, all of it from Debian.
 packages="cmake ninja-build pkg-config gcc g++ libc6-dev libnng-dev libuv1-dev
 libflatbuffers-dev flatbuffers-compiler zlib1g-dev libjansson-dev libxxhash-dev libssl-dev libsnappy-dev
-libcurl4-openssl-dev libmicrohttpd-dev"
+libcurl4-openssl-dev libexpat1-dev libmicrohttpd-dev"
 
 say() {
     printf '%s\n' "$*" >&2

@@ -5,7 +5,7 @@ set -eu
 root=$1
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
-for layer in schema common net checkpoint data http page ps worker cluster evaluator coordinator cli examples bench tests include; do
+for layer in schema common net objects checkpoint data http page ps worker cluster evaluator coordinator cli examples bench tests include; do
     cp -r "$root/$layer" "$copy"
 done
 "$root/tests/layers.sh" "$copy"
@@ -25,6 +25,9 @@ plant common/planted.c ps/store.h
 plant common/planted.c net/link.h
 plant net/planted.c checkpoint/manifest.h
 plant checkpoint/planted.h net/link.h
+plant objects/planted.h checkpoint/place.h
+plant objects/planted.c net/link.h
+plant net/planted.h objects/s3.h
 plant checkpoint/planted.c data/stream.h
 plant data/planted.h checkpoint/manifest.h
 plant http/planted.h net/link.h
