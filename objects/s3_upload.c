@@ -53,6 +53,7 @@ struct upload {
     pthread_cond_t changed;
     struct part *waiting COXI_GUARDED_BY(lock);
     size_t n_waiting COXI_GUARDED_BY(lock);
+    size_t n_sending COXI_GUARDED_BY(lock);
     bool ending COXI_GUARDED_BY(lock);
     int code COXI_GUARDED_BY(lock); /* the first failure */
     char text[COXI_ERROR_TEXT_MAX] COXI_GUARDED_BY(lock);
@@ -189,10 +190,13 @@ static void *send_parts(void *arg)
         if (part != NULL) {
             upload->waiting = part->next;
             upload->n_waiting--;
+            upload->n_sending++;
             (void)pthread_cond_broadcast(&upload->changed);
             coxi_unlock(&upload->lock);
             send_part(upload, part);
             coxi_lock(&upload->lock);
+            upload->n_sending--;
+            (void)pthread_cond_broadcast(&upload->changed);
         } else if (upload->ending) {
             break;
         } else {
@@ -217,11 +221,12 @@ static void join_senders(struct upload *upload)
     upload->n_threads = 0;
 }
 
-/* Waits until a part can be given to the senders. Each part that is being sent ends
+/* Waits until no part waits; `all`: until all are sent. Each part that is being sent ends
  * within its deadline. */
-static int wait_for_place(struct upload *upload) COXI_REQUIRES(upload->lock)
+static int wait_for_senders(struct upload *upload, bool all) COXI_REQUIRES(upload->lock)
 {
-    while (upload->code == 0 && upload->n_waiting > 0) {
+    while (upload->code == 0 &&
+           (upload->n_waiting > 0 || (all && upload->n_sending > 0))) {
         struct timespec until = coxi_deadline(POLL_MS);
         if (coxi_s3_is_cancelled(upload->s3)) {
             atomic_store(&upload->given_up, true);
@@ -251,7 +256,7 @@ static int give_part(struct upload *upload, struct part *part)
     }
     size_t number = part->number;
     coxi_lock(&upload->lock);
-    r = wait_for_place(upload);
+    r = wait_for_senders(upload, false);
     if (r == 0) {
         part->next = upload->waiting;
         upload->waiting = part;
@@ -357,11 +362,9 @@ static int put_together(struct upload *upload)
         close_part(upload, part);
         r = give_part(upload, part);
     }
-    join_senders(upload);
-    coxi_unshared(&upload->lock);
-    if (r == 0 && upload->code != 0) {
-        r = coxi_error(upload->code, "%s", upload->text);
-    }
+    coxi_lock(&upload->lock);
+    r = r == 0 ? wait_for_senders(upload, true) : r;
+    coxi_unlock(&upload->lock);
     return r == 0 ? coxi_s3_multipart_end(&upload->server, upload->etags,
                                           upload->n_parts, upload->have)
                   : r;

@@ -98,11 +98,8 @@ static enum fake_op op_of(const struct request *request)
 
 /* ---- answers */
 
-static enum MHD_Result send_answer(const struct request *request, struct answer *answer)
+static void add_headers(struct MHD_Response *response, const struct answer *answer)
 {
-    struct MHD_Response *response = MHD_create_response_from_buffer(
-        answer->body.len, answer->body.data != NULL ? (void *)answer->body.data : "",
-        MHD_RESPMEM_MUST_COPY);
     if (answer->etag[0] != '\0') {
         (void)MHD_add_response_header(response, "ETag", answer->etag);
     }
@@ -117,6 +114,14 @@ static enum MHD_Result send_answer(const struct request *request, struct answer 
         (void)MHD_add_response_header(response, "Location",
                                       "http://elsewhere.invalid/bucket");
     }
+}
+
+static enum MHD_Result send_answer(const struct request *request, struct answer *answer)
+{
+    struct MHD_Response *response = MHD_create_response_from_buffer(
+        answer->body.len, answer->body.data != NULL ? (void *)answer->body.data : "",
+        MHD_RESPMEM_MUST_COPY);
+    add_headers(response, answer);
     enum MHD_Result r =
         MHD_queue_response(request->connection, answer->status, response);
     MHD_destroy_response(response);
@@ -154,8 +159,7 @@ static enum MHD_Result send_half(const struct request *request, struct answer *a
     answer->body = (struct coxi_buffer){0};
     struct MHD_Response *response = MHD_create_response_from_callback(
         half->body.len, 4096, read_half, half, free_half);
-    (void)MHD_add_response_header(response, "ETag", answer->etag);
-    (void)MHD_add_response_header(response, "Content-Range", answer->range);
+    add_headers(response, answer);
     enum MHD_Result r =
         MHD_queue_response(request->connection, answer->status, response);
     MHD_destroy_response(response);
