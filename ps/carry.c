@@ -107,7 +107,7 @@ bool coxi_carry_is_active(const struct coxi_carry *carry,
                           const struct coxi_session *session, uint64_t id)
 {
     return carry->active != 0 && carry->active == id &&
-           coxi_session_equal(&carry->session, session);
+           coxi_session_equal(&carry->active_session, session);
 }
 
 static bool is_over(const struct coxi_carry *carry, const struct coxi_session *session,
@@ -291,13 +291,15 @@ void coxi_carry_turn(struct coxi_carry *carry, struct coxi_link *link,
 
 /* ---- the life of a carry */
 
-int coxi_carry_new(bool restores, struct coxi_carry **ret)
+int coxi_carry_new(bool restores, struct coxi_payloads *payloads,
+                   struct coxi_carry **ret)
 {
     struct coxi_carry *carry = calloc(1, sizeof(*carry));
     if (carry == NULL) {
         return coxi_error_memory("carries");
     }
     carry->restores = restores;
+    carry->payloads = payloads;
     coxi_mutex_init(&carry->lock);
     coxi_cond_init(&carry->changed);
     *ret = carry;
@@ -314,9 +316,18 @@ void coxi_carry_stop(struct coxi_carry *carry)
     }
 }
 
+int coxi_carry_hold(struct coxi_carry *carry, uint64_t bytes)
+{
+    int r = coxi_payloads_hold(carry->payloads, bytes);
+    carry->held_bytes += r == 0 ? bytes : 0;
+    return r;
+}
+
 /* Frees the memory for pieces. */
 static void free_pieces(struct coxi_carry *carry) COXI_REQUIRES(carry->lock)
 {
+    coxi_payloads_drop(carry->payloads, carry->held_bytes);
+    carry->held_bytes = 0;
     for (size_t i = 0; i < COXI_CARRY_LANES; i++) {
         free(carry->lanes[i].data);
         carry->lanes[i].data = NULL;
@@ -341,14 +352,20 @@ void coxi_carry_free(struct coxi_carry *carry)
 /* Makes room for a snapshot's pieces. */
 static int make_pieces(struct coxi_carry *carry) COXI_REQUIRES(carry->lock)
 {
-    for (size_t i = 0; !carry->restores && i < COXI_CARRY_LANES; i++) {
-        struct coxi_carry_lane *lane = &carry->lanes[i];
-        lane->data = lane->data != NULL ? lane->data : malloc(COXI_CARRY_PIECE_MAX);
-        if (lane->data == NULL) {
-            return coxi_error_memory("the pieces of a snapshot");
+    if (carry->restores) {
+        return 0;
+    }
+    int r = coxi_carry_hold(carry, (uint64_t)COXI_CARRY_LANES * COXI_CARRY_PIECE_MAX);
+    for (size_t i = 0; r == 0 && i < COXI_CARRY_LANES; i++) {
+        carry->lanes[i].data = malloc(COXI_CARRY_PIECE_MAX);
+        if (carry->lanes[i].data == NULL) {
+            r = coxi_error_memory("the pieces of a snapshot");
         }
     }
-    return 0;
+    if (r != 0) {
+        free_pieces(carry);
+    }
+    return r;
 }
 
 int coxi_carry_begin(struct coxi_carry *carry, const struct coxi_session *session,
@@ -362,6 +379,7 @@ int coxi_carry_begin(struct coxi_carry *carry, const struct coxi_session *sessio
     if (r == 0) {
         note_over(carry, session, 0);
         carry->active = id;
+        carry->active_session = *session;
         carry->ending = false;
         carry->given_up = 0;
         carry->filling = NULL;

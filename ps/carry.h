@@ -9,7 +9,7 @@
  * never begins again: the client begins another one.
  *
  * Memory while a carry is under way: COXI_CARRY_LANES pieces for a snapshot, CACHE_BLOCKS
- * blocks (carry_in.c) for a restore.
+ * blocks (carry_in.c) for a restore. It counts in the budget of payloads (payloads.h).
  */
 #ifndef COXI_PS_CARRY_H
 #define COXI_PS_CARRY_H
@@ -21,9 +21,11 @@
 #include "net/message.h"
 
 struct coxi_carry;
+struct coxi_payloads;
 
-/* `restores`: the client brings the pieces. COX_ENOMEM. */
-int coxi_carry_new(bool restores, struct coxi_carry **ret);
+/* `restores`: the client brings the pieces. `payloads` is borrowed. COX_ENOMEM. */
+int coxi_carry_new(bool restores, struct coxi_payloads *payloads,
+                   struct coxi_carry **ret);
 
 /* No thread uses it any more. Takes NULL. */
 void coxi_carry_free(struct coxi_carry *carry);
@@ -38,8 +40,8 @@ void coxi_carry_turn(struct coxi_carry *carry, struct coxi_link *link,
                      const struct coxi_message *turn, const void *payload, size_t len);
 
 /*
- * Begins the carry `id`. `check` is called now and then while the carry waits for turns;
- * a code other than 0 ends the wait with that error. COX_EAGAIN: this carry is over.
+ * Begins the carry `id`. `check` is called now and then while the carry waits for turns,
+ * on each thread that waits; a code other than 0 ends the wait with that error. COX_EAGAIN: this carry is over.
  * COX_ENOMEM. The calling thread writes to the sink, or several read from the source.
  */
 int coxi_carry_begin(struct coxi_carry *carry, const struct coxi_session *session,

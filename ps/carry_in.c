@@ -175,9 +175,13 @@ void coxi_carry_free_blocks(struct coxi_carry *carry)
 
 static int make_blocks(struct coxi_carry *carry) COXI_REQUIRES(carry->lock)
 {
+    size_t n = carry->bytes < BLOCK ? (size_t)carry->bytes : BLOCK;
+    int r = coxi_carry_hold(carry, (n + 1) * CACHE_BLOCKS);
+    if (r != 0) {
+        return r;
+    }
     carry->blocks = calloc(CACHE_BLOCKS, sizeof(*carry->blocks));
     bool made = carry->blocks != NULL;
-    size_t n = carry->bytes < BLOCK ? (size_t)carry->bytes : BLOCK;
     for (size_t i = 0; made && i < CACHE_BLOCKS; i++) {
         carry->blocks[i].data = malloc(n + 1);
         made = carry->blocks[i].data != NULL;

@@ -5,6 +5,7 @@
 #include "common/error.h"
 #include "common/sync.h"
 #include "ps/carry.h"
+#include "ps/payloads.h"
 
 enum { COXI_CARRY_SLICE_MS = 100 }; /* between two checks */
 
@@ -48,16 +49,20 @@ struct coxi_carry_block {
 
 struct coxi_carry {
     bool restores;
+    struct coxi_payloads *payloads;
     struct coxi_mutex lock; /* leaf; not held while something is sent */
     pthread_cond_t changed;
 
     /* guarded by the lock */
     bool stopping;
-    struct coxi_session session; /* of the two carries below */
-    uint64_t over;               /* every carry up to this one is over */
-    uint64_t active;             /* is under way; 0: none is */
-    bool ending;  /* every piece was sent; the client need not have it yet */
-    int given_up; /* the code with which it ends; 0: it goes on */
+    struct coxi_session
+        session; /* of the next: every carry of it up to `over` is over */
+    uint64_t over;
+    uint64_t active; /* is under way; 0: none is */
+    struct coxi_session active_session;
+    uint64_t held_bytes; /* of the budget */
+    bool ending;         /* every piece was sent; the client need not have it yet */
+    int given_up;        /* the code with which it ends; 0: it goes on */
     char text[COXI_ERROR_TEXT_MAX];
     uint64_t n_came;
     struct coxi_carry_lane lanes[COXI_CARRY_LANES];
@@ -101,6 +106,10 @@ struct coxi_carry_lane *coxi_carry_next_lane(struct coxi_carry *carry)
 
 /* The carry ends with this code and text, unless another one came first. */
 void coxi_carry_give_up(struct coxi_carry *carry, int code, const char *text)
+    COXI_REQUIRES(carry->lock);
+
+/* Takes so many bytes from the budget, until the carry ends. COX_ENOMEM. */
+int coxi_carry_hold(struct coxi_carry *carry, uint64_t bytes)
     COXI_REQUIRES(carry->lock);
 
 /* Waits for a change, once; returns the error that ends the carry, or 0. Unlocks

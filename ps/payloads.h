@@ -6,8 +6,8 @@
  *
  * Also within this budget is the other memory that grows with what peers send: for long
  * messages, for answers that wait for a peer (both beyond COXI_LINK_OWN_FREE bytes of a
- * connection), for commits in work (coxi_peer.aside), and for requests that wait for the
- * disk (deferred.h). A connection that would need more is closed, and such a request
+ * connection), for commits in work (coxi_peer.aside), for requests that wait for the
+ * disk (deferred.h), and for shards that travel (carry.h). A connection that would need more is closed, and such a request
  * refused.
  *
  * A run on a ps that runs share has at most as many bytes of the budget as are free, and

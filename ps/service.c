@@ -549,8 +549,10 @@ void coxi_ps_tick(struct coxi_ps *ps)
 
 bool coxi_ps_has_client(struct coxi_ps *ps, uint64_t *ret_left_ms)
 {
+    /* in this order: if the last one goes now, this sees when */
+    bool has = atomic_load(&ps->n_clients) > 0;
     *ret_left_ms = atomic_load(&ps->left_ms);
-    return atomic_load(&ps->n_clients) > 0;
+    return has;
 }
 
 void coxi_ps_close(struct coxi_ps *ps)

@@ -1,6 +1,7 @@
 /* See shards.h. */
 #include "ps/shards.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 
 #include "common/clock.h"
@@ -64,7 +65,8 @@ struct watched {
     struct coxi_deferred *line;
     const struct coxi_session *session;
     uint64_t incarnation;
-    uint64_t since_ms; /* since when nobody waits for the request; 0: somebody does */
+    /* since when nobody waits for the request; 0: somebody does. Several threads look */
+    atomic_uint_least64_t since_ms;
 };
 
 /*
@@ -75,11 +77,11 @@ static int check_client(void *arg)
 {
     struct watched *watched = arg;
     uint64_t now = coxi_now_ms();
+    uint64_t since = 0;
     if (!coxi_deferred_is_orphaned(watched->line)) {
-        watched->since_ms = 0;
-    } else if (watched->since_ms == 0) {
-        watched->since_ms = now;
-    } else if (now - watched->since_ms >= CLIENT_MS) {
+        atomic_store(&watched->since_ms, 0);
+    } else if (!atomic_compare_exchange_strong(&watched->since_ms, &since, now) &&
+               now >= since + CLIENT_MS) {
         return coxi_error(COX_EPSLOST, "the client is gone");
     }
     return coxi_store_belongs(watched->tenant->store, watched->session,

@@ -118,10 +118,10 @@ static int tenant_new(struct coxi_tenants *tenants, uint32_t key,
         r = make_store(tenant);
     }
     if (r == 0) {
-        r = coxi_carry_new(false, &tenant->outgoing);
+        r = coxi_carry_new(false, &tenant->payloads, &tenant->outgoing);
     }
     if (r == 0) {
-        r = coxi_carry_new(true, &tenant->incoming);
+        r = coxi_carry_new(true, &tenant->payloads, &tenant->incoming);
     }
     if (r == 0) {
         r = coxi_deferred_new("cox:snapshots", options->do_snapshot, tenant,

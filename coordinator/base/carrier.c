@@ -4,10 +4,11 @@
  *
  * A turn that fails is not asked again: the ps client does that itself when a connection
  * breaks. After the first failure the ps is told of it with the next turn, and ends the
- * carry.
+ * carry. A lane that has told it waits for one more answer, whatever that says.
  */
 #include "coordinator/base/carrier.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 #include "common/disk.h"
 #include "common/error.h"
 #include "common/sync.h"
+#include "coordinator/base/carried.h"
 
 struct crew;
 
@@ -23,6 +25,7 @@ struct lane {
     struct crew *crew;
     uint32_t index;
     uint64_t turn;
+    bool told; /* the last turn has told the ps of a failure */
     struct iovec payload;
     uint8_t *data; /* a piece */
 
@@ -40,7 +43,7 @@ struct crew {
     const struct coxi_file_sink *sink;     /* NULL: it brings */
     const struct coxi_file_source *source; /* NULL: it fetches */
     uint64_t bytes;                        /* of the file that it brings */
-    uint64_t fetched;
+    struct coxi_carried fetched;
     int code; /* the first failure */
     char text[COXI_ERROR_TEXT_MAX];
     struct coxi_mutex lock;
@@ -110,6 +113,7 @@ static int ask(struct lane *lane)
                                               .turn = lane->turn,
                                               .code = crew->code,
                                               .message = crew->text};
+    lane->told = crew->code != 0;
     lane->request = (struct coxi_psc_request){
         .payload = &lane->payload,
         .n_payload = lane->payload.iov_len > 0 ? 1 : 0,
@@ -131,8 +135,10 @@ static void fail(struct crew *crew, int code, const char *text)
 static int move_piece(struct crew *crew, struct lane *lane)
 {
     if (crew->sink != NULL) {
-        crew->fetched += lane->len;
-        return crew->sink->write(crew->sink->arg, lane->offset, lane->data, lane->len);
+        int r = coxi_carried_add(&crew->fetched, lane->offset, lane->data, lane->len);
+        return r != 0 ? r
+                      : crew->sink->write(crew->sink->arg, lane->offset, lane->data,
+                                          lane->len);
     }
     if (lane->offset > crew->bytes || lane->len > crew->bytes - lane->offset) {
         return coxi_error(COX_EPROTO, "the ps wants byte %llu of a file of %llu",
@@ -153,15 +159,24 @@ static bool tell_of_failure(struct crew *crew, struct lane *lane)
     return first && lane->code != COX_EPSLOST && ask(lane) == 0;
 }
 
+static void fail_if_stopped(struct crew *crew)
+{
+    const atomic_bool *stops = crew->carrying->stops;
+    if (stops != NULL && atomic_load(stops)) {
+        fail(crew, COX_ECANCELLED, "nobody waits for this shard any more");
+    }
+}
+
 /* Handles an answer; true: the lane has asked for its next turn. */
 static bool go_on(struct crew *crew, struct lane *lane)
 {
     if (lane->code != 0) {
         return tell_of_failure(crew, lane);
     }
-    if (lane->over) {
+    if (lane->over || lane->told) {
         return false;
     }
+    fail_if_stopped(crew);
     lane->payload.iov_len = 0;
     int r = crew->code == 0 ? move_piece(crew, lane) : 0;
     if (r != 0) {
@@ -217,6 +232,7 @@ static int make_lanes(struct crew *crew)
 static void work(struct crew *crew)
 {
     size_t n = 0;
+    fail_if_stopped(crew);
     size_t n_lanes = crew->code == 0 ? COXI_CARRY_LANES : 1; /* one tells the ps */
     for (size_t i = 0; i < n_lanes; i++) {
         int r = ask(&crew->lanes[i]);
@@ -248,11 +264,16 @@ static int run(struct crew *crew)
 }
 
 int coxi_carrier_fetch(const struct coxi_carrying *carrying,
-                       const struct coxi_file_sink *sink, uint64_t *ret_bytes)
+                       const struct coxi_file_sink *sink, struct coxi_fetched *ret)
 {
     struct crew crew = {.carrying = carrying, .sink = sink};
+    struct coxi_fetched fetched;
     int r = run(&crew);
-    *ret_bytes = crew.fetched;
+    r = r == 0 ? coxi_carried_sum(&crew.fetched, &fetched.bytes, &fetched.crc32) : r;
+    coxi_carried_fini(&crew.fetched);
+    if (r == 0) {
+        *ret = fetched;
+    }
     return r;
 }
 
@@ -277,7 +298,8 @@ struct coxi_carrier {
     const atomic_bool *leaves_disk;
     struct file *files;
     size_t n_files;
-    uint64_t bytes;
+    struct coxi_fetched fetched;
+    atomic_bool stops;
     pthread_t thread;
     int code;
     char text[COXI_ERROR_TEXT_MAX];
@@ -304,8 +326,8 @@ static void *fetch_thread(void *arg)
 {
     struct coxi_carrier *carrier = arg;
     coxi_disk_give_up_when(carrier->leaves_disk);
-    note_code(carrier,
-              coxi_carrier_fetch(&carrier->carrying, &carrier->sink, &carrier->bytes));
+    note_code(carrier, coxi_carrier_fetch(&carrier->carrying, &carrier->sink,
+                                          &carrier->fetched));
     if (carrier->code != 0) {
         carrier->sink.abandon(carrier->sink.arg);
     } else {
@@ -323,6 +345,7 @@ int coxi_carrier_start_fetch(const struct coxi_carrying *carrying, const char *p
         return coxi_error_memory("a checkpoint");
     }
     carrier->carrying = *carrying;
+    carrier->carrying.stops = &carrier->stops;
     carrier->leaves_disk = leaves_disk;
     int r = coxi_place_create(NULL, path, &carrier->sink);
     if (r != 0) {
@@ -388,6 +411,7 @@ int coxi_carrier_start_bring(const struct coxi_carrying *carrying,
         return coxi_error_memory("restoring ps");
     }
     carrier->carrying = *carrying;
+    carrier->carrying.stops = &carrier->stops;
     carrier->files = copies;
     carrier->n_files = n;
     bool copied = true;
@@ -406,15 +430,27 @@ int coxi_carrier_start_bring(const struct coxi_carrying *carrying,
     return 0;
 }
 
-int coxi_carrier_end(struct coxi_carrier *carrier, uint64_t *ret_bytes)
+static int compare(const struct coxi_fetched *come, const struct coxi_fetched *sent)
+{
+    return come->bytes == sent->bytes && come->crc32 == sent->crc32
+               ? 0
+               : coxi_error(COX_ECHECKSUM,
+                            "a shard was damaged on its way: %" PRIu64
+                            " bytes with crc32 %08" PRIx32 " have come, and %" PRIu64
+                            " with %08" PRIx32 " were sent",
+                            come->bytes, come->crc32, sent->bytes, sent->crc32);
+}
+
+int coxi_carrier_end(struct coxi_carrier *carrier, const struct coxi_fetched *sent)
 {
     if (carrier == NULL) {
         return 0;
     }
+    atomic_store(&carrier->stops, true);
     (void)pthread_join(carrier->thread, NULL);
     int r = carrier->code == 0 ? 0 : coxi_error(carrier->code, "%s", carrier->text);
-    if (ret_bytes != NULL) {
-        *ret_bytes = carrier->bytes;
+    if (r == 0 && sent != NULL) {
+        r = compare(&carrier->fetched, sent);
     }
     carrier_free(carrier);
     return r;

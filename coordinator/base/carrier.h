@@ -18,16 +18,25 @@ struct coxi_carrying {
     uint64_t incarnation;
     uint64_t id;    /* the carry's */
     int timeout_ms; /* of a turn; 0: the ps client's */
+    /* optional: once it is set, the carry is given up, unless the ps says that it is over */
+    const atomic_bool *stops;
+};
+
+/* A shard that has come. */
+struct coxi_fetched {
+    uint64_t bytes;
+    uint32_t crc32;
 };
 
 /*
  * Writes the shard into the sink, which it neither finishes nor abandons, until the ps says
- * that the carry is over. Call it before or while the Snapshot is under way. *ret_bytes:
- * how many were written. If the sink fails, the ps is told, and the Snapshot fails with
- * that error. COX_EPSLOST, COX_ETIMEDOUT, COX_EPROTO, COX_ENOMEM, errors of the sink.
+ * that the carry is over. Call it before or while the Snapshot is under way. *ret: what
+ * has come; compare it with the Snapshot's answer. If the sink fails, the ps is told, and
+ * the Snapshot fails with that error. COX_EPSLOST, COX_ETIMEDOUT, COX_EPROTO (bytes are
+ * missing, or came twice), COX_ENOMEM, COX_ECANCELLED (`stops`), errors of the sink.
  */
 int coxi_carrier_fetch(const struct coxi_carrying *carrying,
-                       const struct coxi_file_sink *sink, uint64_t *ret_bytes);
+                       const struct coxi_file_sink *sink, struct coxi_fetched *ret);
 
 /* Brings the pieces for which the ps asks, until the carry is over. The same for a
  * Restore, and a file of `bytes` bytes. */
@@ -58,10 +67,12 @@ int coxi_carrier_start_bring(const struct coxi_carrying *carrying,
                              struct coxi_carrier **ret);
 
 /*
- * Waits until the ps says that the last carry is over, and frees the carrier. The file
- * that was fetched is on disk then, or removed. *ret_bytes: of that file; may be NULL.
- * Takes NULL.
+ * The ps has answered the Snapshot or Restore, or that has failed: waits until the carrier
+ * knows that the last carry is over, gives it up if the ps goes on all the same, and frees
+ * the carrier. The file that was fetched is on disk then, or removed. `sent`: that file
+ * as the ps has sent it; NULL: not known. COX_ECHECKSUM: something else has come. Takes
+ * NULL.
  */
-int coxi_carrier_end(struct coxi_carrier *carrier, uint64_t *ret_bytes);
+int coxi_carrier_end(struct coxi_carrier *carrier, const struct coxi_fetched *sent);
 
 #endif

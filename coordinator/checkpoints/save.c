@@ -156,7 +156,8 @@ static int ask_for_shard(struct shards *shards, uint32_t i)
 
 /*
  * Waits for the shards that are being fetched; `code` and the error text: what the ps
- * have said. If this client could not write a shard, that is the error.
+ * have said. If this client could not write a shard, that is the error. COX_EAGAIN of a ps
+ * says only that its carry is over, not why.
  */
 static int end_fetches(const struct shards *shards, int code)
 {
@@ -164,16 +165,11 @@ static int end_fetches(const struct shards *shards, int code)
     bool is_own = false;
     (void)snprintf(text, sizeof(text), "%s", coxi_error_text());
     for (uint32_t i = 0; i < shards->c->ps.n; i++) {
-        uint64_t bytes = shards->manifest->shards[i].bytes;
-        uint64_t fetched = bytes;
-        int r = coxi_carrier_end(shards->carriers[i], &fetched);
-        if (r == 0 && code == 0 && fetched != bytes) {
-            r = coxi_error(COX_EIO,
-                           "of the %" PRIu64 " bytes of ps %" PRIu32 ", %" PRIu64
-                           " have come",
-                           bytes, i, fetched);
-        }
-        if (!is_own && (r == COX_EIO || (r != 0 && code == 0))) {
+        const struct coxi_manifest_shard *shard = &shards->manifest->shards[i];
+        const struct coxi_fetched sent = {shard->bytes, shard->crc32};
+        int r = coxi_carrier_end(shards->carriers[i], code == 0 ? &sent : NULL);
+        if (!is_own &&
+            (r == COX_EIO || (r != 0 && (code == 0 || code == COX_EAGAIN)))) {
             is_own = true;
             code = r;
             (void)snprintf(text, sizeof(text), "%s", coxi_error_text());

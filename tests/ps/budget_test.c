@@ -1,6 +1,7 @@
 /* Memory that grows with what members send stays within the budget of payloads. */
 #include <stdlib.h>
 
+#include "ps/carry.h"
 #include "ps/deferred.h"
 #include "tests/ps/caller.h"
 #include "tests/ps/harbour.h"
@@ -148,5 +149,62 @@ TEST(commits_in_work_are_within_the_budget)
     assert_int_equal(scratch.capacity, atomic_load(&work.used_bytes));
     coxi_memory_free(&work, &scratch);
     assert_int_equal(0, atomic_load(&work.used_bytes));
+    stock_close(&s);
+}
+
+/* ---- shards that travel */
+
+static int never_asked(void *arg)
+{
+    (void)arg;
+    return 0;
+}
+
+/* A session whose client has nowhere to put the shard of carry 1. */
+static struct coxi_message give_up_of(uint64_t generation)
+{
+    struct coxi_message turn = {.kind = COXI_EXCHANGE};
+    turn.exchange = (struct coxi_exchange){.session = {1, generation, 12},
+                                           .carry = 1,
+                                           .turn = 1,
+                                           .code = COX_EIO,
+                                           .message = "no room"};
+    return turn;
+}
+
+TEST(shards_that_travel_are_within_the_budget_and_give_back_what_they_took)
+{
+    const struct coxi_message turn = give_up_of(2);
+    struct stock s;
+    struct harbour h;
+    struct coxi_payloads payloads;
+    struct coxi_carry *carry;
+    struct coxi_file_source source;
+    struct coxi_link *link;
+    stock_open(&s);
+    harbour_open(&h, harbour_ipc());
+    assert_code(0, coxi_link_connect(coxi_ps_url(h.ps), NULL, 1000, &link));
+    coxi_payloads_init(&payloads, s.store, 1);
+    assert_code(0, coxi_payloads_hold(&payloads, BUDGET - 1000));
+    for (int restores = 0; restores < 2; restores++) {
+        assert_code(0, coxi_carry_new(restores == 1, &payloads, &carry));
+        int r = coxi_carry_begin(carry, &run1, 1, never_asked, NULL);
+        r = r == 0 ? coxi_carry_source(carry, BUDGET, &source) : r;
+        assert_code(COX_ENOMEM, r);
+        coxi_carry_end(carry, &run1, 1);
+        coxi_payloads_drop(&payloads, BUDGET - 1000);
+        assert_code(0, coxi_carry_begin(carry, &run1, 2, never_asked, NULL));
+        assert_code(0, restores == 1 ? coxi_carry_source(carry, BUDGET, &source) : 0);
+        assert_true(atomic_load(&payloads.memory.used_bytes) >= 4 << 20);
+        /* the next client gives up a carry while this one is under way */
+        coxi_carry_turn(carry, link, &turn, NULL, 0);
+        coxi_carry_end(carry, &run1, 2);
+        assert_int_equal(0, atomic_load(&payloads.memory.used_bytes));
+        coxi_carry_free(carry);
+        assert_code(0, coxi_payloads_hold(&payloads, BUDGET - 1000));
+    }
+    coxi_link_close(link, COX_ECLOSED, "the test is over");
+    coxi_link_unref(link);
+    harbour_close(&h);
     stock_close(&s);
 }

@@ -1,19 +1,63 @@
 /*
  * Checkpoints that go through the client, with ps that do not see its directory: they may
- * only use files beneath a directory that does not exist.
+ * only use files beneath a directory that does not exist. Answers to turns go through this
+ * file (coxi_psc_submit, ld --wrap).
  */
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "net/ps_client.h"
 #include "tests/coordinator/crew.h"
 #include "tests/program.h"
 #include "tests/test.h"
 
-enum { N_PS = 2, ROWS = 200000, FILE_MAX = 64 * 1024 };
+enum { N_PS = 2, ROWS = 400000, FILE_MAX = 64 * 1024 };
+
+/* ---- faults on the way from the ps */
+
+static enum fault { NONE, DAMAGES_A_PIECE, REPEATS_A_PIECE, NEVER_ENDS } fault;
+static atomic_int n_faults;
+static void (*real_done)(struct coxi_psc_request *request, int code,
+                         const struct coxi_message *answer, void *payload,
+                         size_t payload_len);
+
+/* Answers of a ps as they come with the fault. */
+static void faulty_done(struct coxi_psc_request *request, int code,
+                        const struct coxi_message *answer, void *payload, size_t len)
+{
+    struct coxi_message changed = code == 0 ? *answer : (struct coxi_message){0};
+    bool is_piece = code == 0 && len > 0;
+    if (is_piece && fault == DAMAGES_A_PIECE && atomic_fetch_add(&n_faults, 1) == 0) {
+        ((uint8_t *)payload)[len / 2] ^= 1;
+    }
+    if (is_piece && fault == REPEATS_A_PIECE && atomic_fetch_add(&n_faults, 1) > 1) {
+        changed.exchanged.offset = 0;
+    }
+    if (code == 0 && fault == NEVER_ENDS) { /* nor refuses anything */
+        changed.exchanged.over = false;
+        changed.exchanged.code = 0;
+    }
+    real_done(request, code, code == 0 ? &changed : answer, payload, len);
+}
+
+__typeof__(coxi_psc_submit) __real_coxi_psc_submit, __wrap_coxi_psc_submit;
+
+int __wrap_coxi_psc_submit(struct coxi_psc *psc, const struct coxi_message *message,
+                           struct coxi_psc_request *request, bool later)
+{
+    if (message->kind == COXI_EXCHANGE && fault != NONE) {
+        real_done = request->done;
+        request->done = faulty_done;
+    }
+    return __real_coxi_psc_submit(psc, message, request, later);
+}
+
+/* ---- the cluster */
 
 struct site {
     struct program ps[N_PS];
@@ -107,7 +151,7 @@ static void assert_counted(struct site *site, int64_t n)
     }
 }
 
-/* A variable of 1.6 MB on the ps. */
+/* A variable of 3.2 MB on the ps. */
 static struct cox_variable *make_large(struct site *site)
 {
     struct cox_variable_spec spec = COX_VARIABLE_SPEC_INIT;
@@ -197,6 +241,46 @@ TEST(a_client_whose_disk_is_full_saves_nothing_and_trains_on)
     assert_code(0, cox_variable_get(site.crew.c, "large", &large));
     assert_values(&site, large, 3);
     site_end(&site);
+}
+
+/* A save that fails because of a fault leaves nothing, and the next one is whole. */
+static void save_with(enum fault kind, int code, const char *text)
+{
+    struct site site;
+    site_start(&site);
+    open_client(&site);
+    struct cox_variable *large = make_large(&site);
+    assign(&site, large, 3);
+    fault = kind;
+    atomic_store(&n_faults, 0);
+    assert_code(code, cox_checkpoint_save(site.crew.c, NULL, NULL));
+    assert_error_names(text);
+    fault = NONE;
+    assert_int_equal(-1, access(coxi_test_path("checkpoints/ckpt-1"), F_OK));
+    assert_int_equal(-1, access(coxi_test_path("checkpoints/ckpt-1.tmp"), F_OK));
+    count(&site, 10);
+    assert_code(0, cox_checkpoint_save(site.crew.c, NULL, NULL));
+    assert_code(0, cox_close(site.crew.c, 5000));
+    open_client(&site);
+    assert_counted(&site, 10);
+    assert_code(0, cox_variable_get(site.crew.c, "large", &large));
+    assert_values(&site, large, 3);
+    site_end(&site);
+}
+
+TEST(a_shard_that_is_damaged_on_its_way_is_noticed_before_the_checkpoint_counts)
+{
+    save_with(DAMAGES_A_PIECE, COX_ECHECKSUM, "damaged on its way");
+}
+
+TEST(a_piece_that_comes_twice_is_noticed)
+{
+    save_with(REPEATS_A_PIECE, COX_EPROTO, "has come in part before");
+}
+
+TEST(a_ps_that_never_ends_its_turns_does_not_hold_a_client)
+{
+    save_with(NEVER_ENDS, COX_ECANCELLED, "nobody waits for this shard");
 }
 
 TEST(an_unknown_way_of_checkpoints_is_refused)
