@@ -50,7 +50,7 @@ static int read_members(const json_t *etcd, struct coxi_etcd_settings *settings)
     json_object_foreach((json_t *)(uintptr_t)etcd, name, value)
     {
         bool known = strcmp(name, "ps") == 0 || strcmp(name, "endpoints") == 0 ||
-                     strcmp(name, "ttl") == 0;
+                     (strcmp(name, "ttl") == 0 && json_is_integer(value));
         for (size_t i = 0; i < N_MEMBERS; i++) {
             if (strcmp(name, members[i].name) == 0 && json_is_string(value)) {
                 *text_of(settings, i) = json_string_value(value);
@@ -60,7 +60,7 @@ static int read_members(const json_t *etcd, struct coxi_etcd_settings *settings)
         if (!known) {
             return coxi_error(COX_EINVAL,
                               "the cluster's \"etcd\" has \"%s\", which is no member "
-                              "of it, or must be a text",
+                              "of it, or must be a text (\"ttl\": a number)",
                               name);
         }
     }

@@ -73,6 +73,17 @@ static char *text_of(const json_t *object, const char *name)
     return plain;
 }
 
+/* What etcd says, for an error's text: without control characters. */
+static const char *plain(const char *from, size_t len, char ret[TEXT_MAX + 1])
+{
+    size_t n = len < TEXT_MAX ? len : TEXT_MAX;
+    for (size_t i = 0; i < n; i++) {
+        ret[i] = (char)(from[i] >= ' ' && from[i] <= '~' ? from[i] : '?');
+    }
+    ret[n] = '\0';
+    return ret;
+}
+
 /* ---- requests */
 
 json_t *coxi_etcd_json_login(const char *user, const char *password)
@@ -167,11 +178,13 @@ static int read_event(const json_t *result, int64_t revision)
 {
     int64_t at = coxi_etcd_json_number(json_object_get(result, "header"), "revision");
     if (json_is_true(json_object_get(result, "canceled"))) {
+        char text[TEXT_MAX + 1];
         const char *why = json_string_value(json_object_get(result, "cancel_reason"));
         return coxi_etcd_json_number(result, "compact_revision") > 0
                    ? coxi_error(COX_EAGAIN, "etcd has forgotten changes (compaction)")
                    : coxi_error(COX_EIO, "etcd has ended the watch: %.200s",
-                                why != NULL ? why : "it says no reason");
+                                why != NULL ? plain(why, strlen(why), text)
+                                            : "it says no reason");
     }
     return json_array_size(json_object_get(result, "events")) > 0 && at >= revision
                ? 0
@@ -180,12 +193,12 @@ static int read_event(const json_t *result, int64_t revision)
 
 int coxi_etcd_json_event(const char *line, size_t len, int64_t revision)
 {
+    char text[TEXT_MAX + 1];
     json_t *root = json_loadb(line, len, 0, NULL);
     const json_t *result = json_object_get(root, "result");
-    int r = json_is_object(result)
-                ? read_event(result, revision)
-                : coxi_error(COX_EIO, "etcd's watch tells '%.*s'",
-                             len < TEXT_MAX ? (int)len : TEXT_MAX, line);
+    int r = json_is_object(result) ? read_event(result, revision)
+                                   : coxi_error(COX_EIO, "etcd's watch tells '%s'",
+                                                plain(line, len, text));
     json_decref(root);
     return r;
 }
@@ -193,6 +206,7 @@ int coxi_etcd_json_event(const char *line, size_t len, int64_t revision)
 int coxi_etcd_json_error(const char *body, size_t len, long status, bool *ret_stale,
                          bool *ret_open)
 {
+    char said[TEXT_MAX + 1];
     json_t *root = len > 0 ? json_loadb(body, len, 0, NULL) : NULL;
     int64_t code = coxi_etcd_json_number(root, "code");
     const char *text = json_string_value(json_object_get(root, "message"));
@@ -202,8 +216,8 @@ int coxi_etcd_json_error(const char *body, size_t len, long status, bool *ret_st
             : *ret_stale || code == GRPC_PERMISSION_DENIED || status == 403
                 ? COX_EDENIED
                 : COX_EIO;
-    r = coxi_error(r, "HTTP status %ld: %.*s", status, TEXT_MAX,
-                   text != NULL ? text : "no reason given");
+    r = coxi_error(r, "HTTP status %ld: %s", status,
+                   text != NULL ? plain(text, strlen(text), said) : "no reason given");
     json_decref(root);
     return r;
 }

@@ -36,7 +36,7 @@ enum {
     PAUSE_MAX_MS = 5000,
     HELD_MS = 500,  /* between two looks at a key that another process has */
     PROBE_MS = 500, /* for an answer at that process's address */
-    LIST_MS = 30000 /* lists at least so often, should the watch have gone silent */
+    LIST_MS = 30000 /* lists and watches anew, should the watch have gone silent */
 };
 
 /* Who has a key, as its value tells. */
@@ -90,8 +90,6 @@ static void member_free(struct coxi_member *member)
     free(member);
 }
 
-/* ---- addresses */
-
 /* A new text "PREFIX/KEY". */
 static int join_key(const struct coxi_etcd_settings *settings, const char *key,
                     char **ret)
@@ -104,51 +102,6 @@ static int join_key(const struct coxi_etcd_settings *settings, const char *key,
     (void)snprintf(text, len, "%s/%s", settings->prefix, key);
     *ret = text;
     return 0;
-}
-
-static bool is_any_host(const char *host, size_t len)
-{
-    static const char *const any[] = {"0.0.0.0", "[::]", "*"};
-    for (size_t i = 0; i < sizeof(any) / sizeof(*any); i++) {
-        if (strlen(any[i]) == len && memcmp(any[i], host, len) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-int coxi_member_url(const char *url, const char *advertise, const char *own_host,
-                    char **ret)
-{
-    char address[COXI_URL_MAX + 1];
-    char full[COXI_URL_MAX + 1] = "";
-    const char *host = strncmp(url, "tcp://", 6) == 0 ? url + 6 : NULL;
-    const char *port = host != NULL ? strrchr(host, ':') : NULL;
-    int n;
-    if (port == NULL ||
-        (advertise == NULL && !is_any_host(host, (size_t)(port - host)))) {
-        n = snprintf(address, sizeof(address), "%s", url);
-    } else if (advertise == NULL) {
-        bool is_ipv6 = strchr(own_host, ':') != NULL;
-        n = snprintf(address, sizeof(address), "%s%s%s%s", is_ipv6 ? "[" : "", own_host,
-                     is_ipv6 ? "]" : "", port);
-    } else {
-        const char *end = strrchr(advertise, ']');
-        bool has_port = strchr(end != NULL ? end : advertise, ':') != NULL;
-        n = snprintf(address, sizeof(address), "%s%s", advertise, has_port ? "" : port);
-    }
-    int r = n >= (int)sizeof(address)
-                ? coxi_error(COX_EADDRESS, "the address '%s' is too long", url)
-            : n > 0 ? coxi_url_from(address, full)
-                    : 0;
-    char *copy = r == 0 ? strdup(full) : NULL;
-    if (r == 0 && copy == NULL) {
-        r = coxi_error_memory("an address");
-    }
-    if (r == 0) {
-        *ret = copy;
-    }
-    return r;
 }
 
 /* ---- values */
@@ -184,9 +137,10 @@ static void read_value(const struct coxi_etcd_item *item, struct holder *ret)
     json_t *json = json_loads(item->value, 0, NULL);
     const char *url = json_string_value(json_object_get(json, "address"));
     const char *incarnation = json_string_value(json_object_get(json, "incarnation"));
+    json_int_t since_ms = json_integer_value(json_object_get(json, "since"));
     *ret = (struct holder){
         .incarnation = incarnation != NULL ? strtoull(incarnation, NULL, 16) : 0,
-        .since_ms = json_integer_value(json_object_get(json, "since")),
+        .since_ms = since_ms > 0 && since_ms < INT64_MAX ? since_ms : 0,
         .ttl_s = json_integer_value(json_object_get(json, "ttl")),
         .revision = item->revision,
     };
@@ -313,12 +267,24 @@ static int settle_key(struct coxi_membership *m)
     return r;
 }
 
+/* Ends the lease, with our key. If etcd does not hear that, the lease expires. */
+static int withdraw(struct coxi_membership *m)
+{
+    int64_t lease = m->lease;
+    m->lease = 0;
+    m->registered = false;
+    return lease != 0 ? coxi_etcd_revoke(m->etcd, lease) : 0;
+}
+
 /* Keeps the lease, or gets another one, and looks at the key. */
 static int attend(struct coxi_membership *m)
 {
     int r = 0;
     if (m->member == NULL) {
         return 0;
+    }
+    if (m->member->may != NULL && !m->member->may(m->member->arg)) {
+        return withdraw(m);
     }
     if (m->lease != 0) {
         r = coxi_etcd_keep(m->etcd, m->lease);
@@ -356,6 +322,15 @@ static bool is_all(const char *watch)
     return watch[strlen(watch) - 1] == '/';
 }
 
+/* The part of a key beneath the prefix; NULL: it is not watched, whatever etcd says. */
+static const char *own_part(const struct coxi_membership *m, const char *key)
+{
+    size_t len = strlen(m->watch);
+    return strncmp(key, m->watch, len) == 0 && (is_all(m->watch) || key[len] == '\0')
+               ? key + strlen(m->settings->prefix) + 1
+               : NULL;
+}
+
 /* Lists what is watched, and tells it. */
 static int tell_list(struct coxi_membership *m)
 {
@@ -366,11 +341,11 @@ static int tell_list(struct coxi_membership *m)
     }
     for (size_t i = 0; i < list.n; i++) {
         struct holder holder;
+        const char *key = own_part(m, list.items[i].key);
         read_value(&list.items[i], &holder);
-        if (holder.url[0] != '\0' && holder.incarnation != m->incarnation) {
-            m->options.on_member(m->options.arg,
-                                 list.items[i].key + strlen(m->settings->prefix) + 1,
-                                 holder.url);
+        if (key != NULL && holder.url[0] != '\0' &&
+            holder.incarnation != m->incarnation) {
+            m->options.on_member(m->options.arg, key, holder.url);
         }
     }
     m->seen = list.revision;
@@ -451,7 +426,7 @@ static int session(struct coxi_membership *m, bool *ret_served)
             attend_ms = coxi_now_ms() + (uint64_t)tick_ms(m);
         }
         if (r == 0 && m->watch != NULL && now >= list_ms) {
-            r = tell_list(m);
+            r = list_and_watch(m);
             list_ms = now + LIST_MS;
         }
         if (r == 0) {

@@ -3,7 +3,8 @@
  * where others can be. Keys beneath the job's prefix:
  *
  *   ps/INDEX      the ps of that index. Only one living process has it
- *   client        the client, which workers dial. The newest process has it
+ *   client        the client, which workers dial. The newest process has it; one that
+ *                 was replaced takes its own back
  *   worker/NAME   a worker that dials the client. For people
  *
  * A value is JSON: {"address", "incarnation", "run", "since", "ttl", "host", "pid"}. A key
@@ -37,6 +38,10 @@ struct coxi_member {
     const char *url; /* where it listens; "": nowhere */
     uint64_t run;    /* 0: not known */
     bool exclusive;  /* the key of a living process is left to it */
+    /* False: the process must not be found (any more); asked whenever the lease is kept,
+     * and at least every third of its time. Optional. On a thread of the membership. */
+    bool (*may)(void *arg);
+    void *arg;
 };
 
 struct coxi_membership_options {

@@ -27,8 +27,9 @@ static void on_member(void *arg, const char *key, const char *url)
     char *end;
     const char *digits = key + strlen("ps/");
     unsigned long ps = strtoul(digits, &end, 10);
-    if (end == digits || *end != '\0' || *digits < '0' || *digits > '9' ||
-        ps >= watch->n) {
+    bool is_index = *digits >= '1' && *digits <= '9';
+    is_index = is_index || strcmp(digits, "0") == 0; /* "00" is no other name of it */
+    if (!is_index || *end != '\0' || ps >= watch->n) {
         return; /* no ps of this cluster */
     }
     coxi_lock(&watch->lock);

@@ -70,6 +70,16 @@ int coxi_discovery_start(struct cox_coordinator *c, uint64_t end_ms)
     return r == 0 ? wait_for_all(c, end_ms) : r;
 }
 
+/* Workers must not find a client that was replaced. */
+static bool is_not_fenced(void *arg)
+{
+    struct cox_coordinator *c = arg;
+    coxi_lock(&c->lock);
+    bool is_not = c->life.fatal != COX_EFENCED;
+    coxi_unlock(&c->lock);
+    return is_not;
+}
+
 int coxi_discovery_register(struct cox_coordinator *c)
 {
     return c->site.ps_watch == NULL
@@ -78,7 +88,9 @@ int coxi_discovery_register(struct cox_coordinator *c)
                      coxi_ps_watch_membership(c->site.ps_watch),
                      &(struct coxi_member){.key = "client",
                                            .url = coxi_door_url(c->workers->door),
-                                           .run = c->session.run});
+                                           .run = c->session.run,
+                                           .may = is_not_fenced,
+                                           .arg = c});
 }
 
 void coxi_discovery_stop(struct cox_coordinator *c)

@@ -1,4 +1,5 @@
 /* URLs of links; see link.h. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,12 +7,31 @@
 #include "common/error.h"
 #include "net/link.h"
 
+/* An address may come from a peer, and goes to logs and terminals. */
+static int check_characters(const char *url, bool is_path)
+{
+    for (const char *at = url; *at != '\0'; at++) {
+        unsigned char c = (unsigned char)*at;
+        if (c < ' ' || c == 0x7f || (!is_path && c > 0x7f)) {
+            return coxi_error(
+                COX_EADDRESS,
+                "an address has the character 0x%02x: a host's name and a "
+                "port have letters, digits and signs only",
+                c);
+        }
+    }
+    return 0;
+}
+
 /* Checks the part after "tcp://": a host without several colons, and a port. */
 static int check_host_and_port(const char *url, const char *host)
 {
     const char *bracket = host[0] == '[' ? strchr(host, ']') : NULL;
     const char *colon = strchr(bracket != NULL ? bracket : host, ':');
     size_t digits = colon != NULL ? strspn(colon + 1, "0123456789") : 0;
+    if (check_characters(url, false) != 0) {
+        return COX_EADDRESS;
+    }
     if (colon == NULL || colon[1] == '\0') {
         return coxi_error(COX_EADDRESS,
                           "'%s' has no port: an address is host:port, or "
@@ -52,6 +72,10 @@ int coxi_url_check(const char *url)
     if (strlen(url) > COXI_URL_MAX) {
         return coxi_error(COX_EADDRESS, "'%s' is longer than %d bytes", url,
                           COXI_URL_MAX);
+    }
+    int r = check_characters(url, true);
+    if (r != 0) {
+        return r;
     }
     if (strncmp(url, "ipc://", 6) == 0) {
         return url[6] == '/' && url[7] != '\0'

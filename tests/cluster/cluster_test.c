@@ -73,6 +73,7 @@ TEST(cluster_in_etcd_that_is_not_well_described_is_refused)
         {"{\"ps\": 1, \"endpoints\": [\"http://h\"], \"prefx\": \"/a\"}", "prefx"},
         {"{\"ps\": 1, \"endpoints\": [\"http://h\"], \"prefix\": 7}", "prefix"},
         {"{\"ps\": 1, \"endpoints\": [\"http://h\"], \"ttl\": -1}", "time to live"},
+        {"{\"ps\": 1, \"endpoints\": [\"http://h\"], \"ttl\": \"30\"}", "ttl"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         char json[256];

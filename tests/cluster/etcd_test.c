@@ -178,6 +178,19 @@ TEST(etcd_that_answers_nonsense_is_an_error)
     fixture_close(&f);
 }
 
+TEST(etcd_that_says_control_characters_does_not_bring_them_into_texts)
+{
+    static const char answer[] = "HTTP/1.1 500 X\r\nContent-Length: 39\r\n\r\n"
+                                 "{\"message\":\"a\\u001b[31mb\\nc\", \"code\":3}";
+    struct fixture f;
+    size_t n = 7;
+    fixture_open(&f, 5000);
+    gateway_fault(f.g, "kv/range", 1, answer);
+    assert_code(COX_EIO, list(&f, &n));
+    assert_error_names("a?[31mb?c");
+    fixture_close(&f);
+}
+
 /* The next answer to `path` is a success with 5 MiB of 'x'. */
 static void answer_huge(struct gateway *g, const char *path)
 {

@@ -1,6 +1,7 @@
 /* A process's part in its job, in an etcd with faults. */
 #include "cluster/membership.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -215,6 +216,28 @@ TEST(membership_passes_over_values_that_are_no_members)
     fixture_close(&f);
 }
 
+/* An etcd, or somebody who poses as it, may answer with any key. */
+TEST(membership_passes_over_keys_for_which_it_has_not_asked)
+{
+    /* "", "x" and "/other/ps/0", with the address h9:9 */
+    static const char body[] =
+        "{\"header\":{\"revision\":\"5\"},\"kvs\":["
+        "{\"key\":\"\",\"value\":\"eyJhZGRyZXNzIjoiaDk6OSJ9\"},"
+        "{\"key\":\"eA==\",\"value\":\"eyJhZGRyZXNzIjoiaDk6OSJ9\"},"
+        "{\"key\":\"L290aGVyL3BzLzA=\",\"value\":\"eyJhZGRyZXNzIjoiaDk6OSJ9\"}]}";
+    char raw[1024];
+    struct gateway *g = gateway_open();
+    struct process p;
+    (void)snprintf(raw, sizeof(raw), "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\n\r\n%s",
+                   strlen(body), body);
+    gateway_fault(g, "kv/range", 1, raw);
+    process_start(&p, g, gateway_url(g), "ps/");
+    gateway_await(g, "watch", 1);
+    assert_string_equal("", p.seen);
+    process_end(&p);
+    gateway_close(g);
+}
+
 TEST(membership_uses_the_endpoint_that_answers)
 {
     struct gateway *g = gateway_open();
@@ -251,6 +274,57 @@ TEST(membership_of_the_newest_client_counts_and_the_older_one_stays_away)
     wait_key(&new, "/job/client", "tcp://h2:2");
     process_end(&new);
     process_end(&old);
+    gateway_close(g);
+}
+
+TEST(membership_of_a_client_counts_whatever_times_others_have_written)
+{
+    static const char *const since[] = {"9223372036854775807", "9223372036854775806",
+                                        "-9223372036854775808", "\"now\"", "1e300"};
+    struct gateway *g = gateway_open();
+    for (size_t i = 0; i < sizeof(since) / sizeof(*since); i++) {
+        char value[160];
+        struct process p;
+        (void)snprintf(value, sizeof(value),
+                       "{\"address\":\"h9:9\",\"incarnation\":\"77\",\"since\":%s}",
+                       since[i]);
+        gateway_put(g, "/job/client", value);
+        process_start(&p, g, gateway_url(g), NULL);
+        process_register(&p, "client", "tcp://h1:1", false);
+        wait_key(&p, "/job/client", "tcp://h1:1");
+        process_end(&p);
+    }
+    gateway_close(g);
+}
+
+static bool may_be_found(void *arg)
+{
+    return atomic_load((atomic_bool *)arg);
+}
+
+/* Which of two is the newest, clocks cannot tell for sure: the ps can, and fence one. */
+TEST(membership_of_a_client_that_was_replaced_is_left_to_the_other_one)
+{
+    struct gateway *g = gateway_open();
+    struct process other;
+    struct process fenced;
+    atomic_bool may = true;
+    process_start(&other, g, gateway_url(g), NULL);
+    process_register(&other, "client", "tcp://h1:1", false);
+    wait_key(&other, "/job/client", "tcp://h1:1");
+    process_start(&fenced, g, gateway_url(g), NULL);
+    assert_code(0, coxi_membership_register(fenced.membership,
+                                            &(struct coxi_member){.key = "client",
+                                                                  .url = "tcp://h2:2",
+                                                                  .may = may_be_found,
+                                                                  .arg = &may}));
+    wait_key(&fenced, "/job/client", "tcp://h2:2");
+    atomic_store(&may, false);
+    wait_key(&other, "/job/client", "tcp://h1:1");
+    atomic_store(&may, true);
+    wait_key(&fenced, "/job/client", "tcp://h2:2");
+    process_end(&fenced);
+    process_end(&other);
     gateway_close(g);
 }
 

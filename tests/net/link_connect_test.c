@@ -403,12 +403,18 @@ TEST(url_is_checked_before_it_is_used)
         assert_code(COX_EADDRESS, coxi_url_check(bad[i]));
         assert_error_names(bad[i]);
     }
+    assert_code(COX_EADDRESS, coxi_url_check("tcp://h\x1b[31m:7"));
+    assert_error_names("0x1b");
+    assert_code(COX_EADDRESS, coxi_url_check("ipc:///tmp/a\nb"));
+    assert_error_names("0x0a");
+    assert_code(COX_EADDRESS, coxi_url_check("tcp://h\xc2\x9b:7"));
     memset(longest + 6, 'a', sizeof(longest) - 9);
     (void)strcpy(longest + sizeof(longest) - 4, ":7");
     assert_code(COX_EADDRESS, coxi_url_check(longest));
     assert_code(COX_EADDRESS, coxi_url_check("host:1"));
     assert_error_names("it is like tcp://host:port");
     char url[COXI_URL_MAX + 1] = "untouched";
+    assert_code(COX_EADDRESS, coxi_url_from("h\x7f:1", url));
     assert_code(COX_EADDRESS, coxi_url_from(longest + 6, url));
     assert_error_names("longer than");
     assert_string_equal("untouched", url);
