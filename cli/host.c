@@ -277,7 +277,8 @@ static void answer(const struct host *host)
     }
     json_t *root = json_pack("{s:s, s:o}", "address", host->address, "ports", ports);
     char *text = json_dumps(root, JSON_COMPACT);
-    (void)printf(COXI_HOST_ANSWER "%s\n", text != NULL ? text : "");
+    /* a start file of the shell may have printed half a line */
+    (void)printf("\n" COXI_HOST_ANSWER "%s\n", text != NULL ? text : "");
     (void)fflush(stdout);
     free(text);
     json_decref(root);

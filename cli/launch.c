@@ -59,7 +59,8 @@ static const struct coxi_option launch_options[] = {
      .min = 100,
      .max = 3600000,
      .fallback = "60000",
-     .help = "give up when a host has not started its daemons after this time"},
+     .help = "give up when a host has not started its daemons after this time; one "
+             "that was started again is tried once more"},
     COXI_RUNNER_OPTIONS(struct config),
 };
 
@@ -87,7 +88,7 @@ struct host {
     struct launch *launch;
     enum host_state state;
     uint64_t n_starts;
-    uv_timer_t rest;
+    uv_timer_t rest; /* until it is started again, or given up because it is silent */
     int rest_ms;
     struct coxi_remote remote;
     struct coxi_buffer request;
@@ -148,10 +149,8 @@ static void end(struct launch *launch)
     launch->ends = true;
     for (size_t i = 0; i < launch->n_hosts; i++) {
         struct host *host = &launch->hosts[i];
-        if (host->state == HOST_RESTING) {
-            (void)uv_timer_stop(&host->rest);
-            host->state = HOST_ENDED;
-        }
+        (void)uv_timer_stop(&host->rest);
+        host->state = host->state == HOST_RESTING ? HOST_ENDED : host->state;
         coxi_remote_stop(&host->remote);
     }
     (void)uv_timer_start(&launch->deadline, on_grace_over, GRACE_MS, 0);
@@ -230,12 +229,25 @@ static void explain(const struct host *host, int code)
     }
 }
 
+/* Starts a host again after a pause, because of `why`. */
+static void rest(struct host *host, bool had_answered, const char *why)
+{
+    host->rest_ms = had_answered ? REST_FIRST_MS : 2 * host->rest_ms;
+    host->rest_ms = host->rest_ms < REST_MAX_MS ? host->rest_ms : REST_MAX_MS;
+    host->state = HOST_RESTING;
+    (void)fprintf(stderr, "%s: host %s: %s: starting its daemons again in %d ms\n",
+                  launch_program.name, listed(host)->name, why, host->rest_ms);
+    (void)uv_timer_start(&host->rest, on_rest_over, (uint64_t)host->rest_ms, 0);
+}
+
 static void on_host_end(void *arg, struct coxi_remote *remote, int code)
 {
     struct host *host = arg;
     struct launch *launch = host->launch;
+    char why[64];
     bool answered = host->state == HOST_UP;
     (void)remote;
+    (void)uv_timer_stop(&host->rest);
     host->state = HOST_ENDED;
     if (launch->ends) {
         finish_if_ended(launch);
@@ -246,14 +258,19 @@ static void on_host_end(void *arg, struct coxi_remote *remote, int code)
         explain(host, code);
         return;
     }
-    host->rest_ms = answered ? REST_FIRST_MS : 2 * host->rest_ms;
-    host->rest_ms = host->rest_ms < REST_MAX_MS ? host->rest_ms : REST_MAX_MS;
-    host->state = HOST_RESTING;
-    (void)fprintf(stderr,
-                  "%s: host %s: its connection has ended (ssh exited with %d): "
-                  "starting its daemons again in %d ms\n",
-                  launch_program.name, listed(host)->name, code, host->rest_ms);
-    (void)uv_timer_start(&host->rest, on_rest_over, (uint64_t)host->rest_ms, 0);
+    (void)snprintf(why, sizeof(why), "its connection has ended (ssh exited with %d)",
+                   code);
+    rest(host, answered, why);
+}
+
+/* A host that is started again may let ssh in, and then be silent for ever. */
+static void on_silence(uv_timer_t *timer)
+{
+    struct host *host = timer->data;
+    (void)fprintf(stderr, "%s: host %s: it has not started its daemons after %lld ms\n",
+                  launch_program.name, listed(host)->name,
+                  (long long)host->launch->config->start_timeout_ms);
+    coxi_remote_kill(&host->remote);
 }
 
 static void start_program(struct launch *launch)
@@ -287,6 +304,7 @@ static void on_answer(void *arg, struct coxi_remote *remote, const char *json)
         return;
     }
     host->state = HOST_UP;
+    (void)uv_timer_stop(&host->rest);
     if (host->n_starts == 1 && ++launch->n_answered == launch->n_hosts) {
         start_program(launch);
     }
@@ -310,9 +328,14 @@ static void start_host(struct host *host)
     if (r == 0) {
         r = coxi_remote_start(&host->remote, &host->request);
     }
-    if (r != 0) {
+    if (r != 0 && host->n_starts > 1) { /* this host may lack memory for a moment */
+        rest(host, false, coxi_error_text());
+    } else if (r != 0) {
         host->state = HOST_ENDED;
         fail(launch, "host %s: %s", listed(host)->name, coxi_error_text());
+    } else if (host->n_starts > 1) {
+        (void)uv_timer_start(&host->rest, on_silence,
+                             (uint64_t)launch->config->start_timeout_ms, 0);
     }
 }
 

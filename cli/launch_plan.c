@@ -11,6 +11,7 @@
 #include "common/error.h"
 #include "common/structs.h"
 #include "net/key.h"
+#include "net/link.h"
 
 enum { SSH_WORDS_MAX = 64, SSH_OWN_WORDS = 16, SSH_MISSED = 3 };
 
@@ -119,23 +120,44 @@ int coxi_launch_plan_request(const struct coxi_launch_plan *plan, size_t host,
 
 /* ---- answers */
 
+static bool has_brackets(const char *address)
+{
+    return strchr(address, ':') != NULL;
+}
+
+/* Takes a daemon's port. COX_EFORMAT: with the address it makes no URL. */
+static int take_port(const char *address, const json_t *port, int *ret)
+{
+    char url[COXI_URL_MAX + 1];
+    char checked[COXI_URL_MAX + 1];
+    json_int_t number = json_integer_value(port);
+    bool brackets = has_brackets(address);
+    int n = snprintf(url, sizeof(url), "tcp://%s%s%s:%lld", brackets ? "[" : "",
+                     address, brackets ? "]" : "", (long long)number);
+    if (number < 1 || n >= (int)sizeof(url) || coxi_url_from(url, checked) != 0) {
+        return coxi_error(COX_EFORMAT, "its answer has no address of a daemon");
+    }
+    *ret = (int)number;
+    return 0;
+}
+
 int coxi_launch_plan_take(struct coxi_launch_plan *plan, size_t host, const char *json)
 {
     const char *address;
     json_t *ports;
     json_t *root = json_loads(json, 0, NULL);
-    if (json_unpack(root, "{s:s, s:o}", "address", &address, "ports", &ports) != 0 ||
-        !json_is_array(ports)) {
+    if (json_unpack(root, "{s:s, s:o}", "address", &address, "ports", &ports) != 0) {
         json_decref(root);
         return coxi_error(COX_EFORMAT, "its answer cannot be understood");
     }
     size_t n = 0;
-    for (uint32_t i = 0; i < plan->n_ps + plan->n_workers; i++) {
+    int r = 0;
+    for (uint32_t i = 0; r == 0 && i < plan->n_ps + plan->n_workers; i++) {
         if (host_of(plan, i) == host) {
-            plan->ports[i] = (int)json_integer_value(json_array_get(ports, n++));
+            r = take_port(address, json_array_get(ports, n++), &plan->ports[i]);
         }
     }
-    int r = coxi_launch_plan_set_address(plan, host, address);
+    r = r == 0 ? coxi_launch_plan_set_address(plan, host, address) : r;
     json_decref(root);
     return r;
 }
@@ -152,7 +174,7 @@ static json_t *addresses_of(const struct coxi_launch_plan *plan, uint32_t first,
     json_t *all = json_array();
     for (uint32_t i = first; i < first + n; i++) {
         const char *address = plan->addresses[host_of(plan, i)];
-        bool brackets = strchr(address, ':') != NULL;
+        bool brackets = has_brackets(address);
         (void)json_array_append_new(
             all, json_sprintf("tcp://%s%s%s:%d", brackets ? "[" : "", address,
                               brackets ? "]" : "", plan->ports[i]));

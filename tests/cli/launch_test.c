@@ -22,9 +22,12 @@ static const char *make_ssh(void)
         "export SSH_CONNECTION='127.0.0.1 1 127.0.0.1 22'\n"
         "unset COX_KEY_FILE\n"
         "echo 'a line of a start file'\n"
+        "if [ -e %s/silent ]; then rm %s/silent; exec sleep 600; fi\n"
         "echo $$ > %s/$1.tmp && mv %s/$1.tmp %s/$1.pid\n"
+        "printf 'half a line'\n"
         "exec sh -c \"$2\"\n",
-        coxi_test_dir(), coxi_test_dir(), coxi_test_dir());
+        coxi_test_dir(), coxi_test_dir(), coxi_test_dir(), coxi_test_dir(),
+        coxi_test_dir());
     coxi_test_write(path, script, strlen(script));
     (void)snprintf(words, sizeof(words), "sh %s", path);
     return words;
@@ -122,6 +125,39 @@ TEST(a_host_whose_connection_ends_is_started_again_at_the_same_addresses)
     coxi_test_write(go, "", 0);
     assert_int_equal(3, program_wait(&launch));
     assert_true(has_ended(&second));
+}
+
+/* Its login hangs, say, because its file systems do. */
+TEST(a_host_that_is_silent_when_it_is_started_again_has_further_tries)
+{
+    struct program launch;
+    char *go = coxi_test_path("go");
+    const char *argv[] = {"coxswain",
+                          "launch",
+                          "--ssh",
+                          make_ssh(),
+                          "--remote-bin-dir",
+                          coxi_test_bin(),
+                          "--ps=1",
+                          "--start-timeout-ms=4000",
+                          "h1",
+                          "--",
+                          "/bin/sh",
+                          "-c",
+                          "echo started; while [ ! -e $0 ]; do sleep 0.05; done",
+                          go,
+                          NULL};
+    program_start(&launch, argv);
+    program_wait_printed(&launch, "started");
+    pid_t first = pid_of("h1");
+    coxi_test_write(coxi_test_path("silent"), "", 0);
+    (void)unlink(coxi_test_path("h1.pid"));
+    assert_int_equal(0, kill(first, SIGKILL));
+    program_wait_printed(&launch, "it has not started its daemons after 4000 ms");
+    pid_t third = pid_of("h1");
+    coxi_test_write(go, "", 0);
+    assert_int_equal(0, program_wait(&launch));
+    assert_true(has_ended(&third));
 }
 
 TEST(everything_ends_when_launch_is_killed)
