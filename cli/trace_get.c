@@ -10,6 +10,7 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "http/http.h"
+#include "objects/web.h"
 
 enum {
     TURN_MS = 100,
@@ -28,19 +29,12 @@ struct answer {
     uint64_t heard_ms; /* when bytes came */
 };
 
-static long status_of(const struct answer *answer)
-{
-    long status = 0;
-    (void)curl_easy_getinfo(answer->easy, CURLINFO_RESPONSE_CODE, &status);
-    return status;
-}
-
 static size_t on_body(char *bytes, size_t size, size_t n, void *arg)
 {
     struct answer *answer = arg;
     size_t len = size * n;
     answer->heard_ms = coxi_now_ms();
-    if (status_of(answer) == 200) {
+    if (coxi_web_status(answer->easy) == 200) {
         answer->code = answer->get->take(answer->get->arg, bytes, len);
         return answer->code == 0 ? len : 0;
     }
@@ -90,7 +84,7 @@ static const char *refusal_of(struct answer *answer)
 static int judge(struct answer *answer, CURLcode code)
 {
     const char *url = answer->get->url;
-    long status = status_of(answer);
+    long status = coxi_web_status(answer->easy);
     if (answer->code != 0) {
         return answer->code;
     }
@@ -116,21 +110,20 @@ static bool set_options(struct answer *answer, const char *url,
                         const struct curl_slist *headers)
 {
     CURL *easy = answer->easy;
-    (void)curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+    const struct coxi_web_limits limits = {.connect_ms = CONNECT_MS};
+    bool set = coxi_web_set(easy, &limits);
     (void)curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
     (void)curl_easy_setopt(easy, CURLOPT_WRITEDATA, answer);
-    (void)curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS);
-    return curl_easy_setopt(easy, CURLOPT_URL, url) == CURLE_OK &&
+    return set && curl_easy_setopt(easy, CURLOPT_URL, url) == CURLE_OK &&
            /* a client gives traces to its own host only */
            curl_easy_setopt(easy, CURLOPT_NOPROXY, "*") == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http") == CURLE_OK &&
-           curl_easy_setopt(easy, CURLOPT_USERAGENT, "coxswain") == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers) == CURLE_OK;
 }
 
 int coxi_trace_get(const struct coxi_trace_get *get)
 {
-    struct answer answer = {.get = get, .easy = curl_easy_init()};
+    struct answer answer = {.get = get, .easy = coxi_web_take()};
     CURLM *multi = curl_multi_init();
     struct curl_slist *headers = curl_slist_append(NULL, COXI_HTTP_WORK_HEADER ": 1");
     CURLcode code = CURLE_OK;
@@ -147,7 +140,7 @@ int coxi_trace_get(const struct coxi_trace_get *get)
         (void)curl_multi_remove_handle(multi, answer.easy);
     }
     r = r == 0 ? judge(&answer, code) : r;
-    curl_easy_cleanup(answer.easy);
+    coxi_web_give(answer.easy);
     (void)curl_multi_cleanup(multi);
     curl_slist_free_all(headers);
     return r;

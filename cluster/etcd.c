@@ -8,7 +8,6 @@
 #include "cluster/etcd.h"
 
 #include <curl/curl.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,12 +18,12 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/file.h"
+#include "objects/web.h"
 
 enum {
     ANSWER_MAX = 4 << 20,
     PASSWORD_MAX = 4096,
     POLL_MS = 1000,
-    ALIVE_S = 15, /* the kernel looks this often whether a silent endpoint lives */
 };
 
 /* A request and its answer. */
@@ -81,19 +80,14 @@ static bool set_tls(CURL *easy, const struct coxi_etcd_settings *settings)
 static bool set_options(struct coxi_etcd *etcd, struct transfer *transfer)
 {
     CURL *easy = transfer->easy;
-    (void)curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+    /* a watch may say nothing for long */
+    const struct coxi_web_limits limits = {.connect_ms = etcd->timeout_ms};
+    bool set = coxi_web_set(easy, &limits);
     (void)curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, transfer->text);
     (void)curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
     (void)curl_easy_setopt(easy, CURLOPT_WRITEDATA, transfer);
-    (void)curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)etcd->timeout_ms);
-    (void)curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
-    (void)curl_easy_setopt(easy, CURLOPT_TCP_KEEPIDLE, (long)ALIVE_S);
-    (void)curl_easy_setopt(easy, CURLOPT_TCP_KEEPINTVL, (long)ALIVE_S);
-    (void)curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     (void)curl_easy_setopt(easy, CURLOPT_PRIVATE, transfer);
-    return curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK &&
-           curl_easy_setopt(easy, CURLOPT_USERAGENT, "coxswain") == CURLE_OK &&
-           set_tls(easy, etcd->settings);
+    return set && set_tls(easy, etcd->settings);
 }
 
 static void transfer_end(struct coxi_etcd *etcd, struct transfer *transfer)
@@ -108,17 +102,9 @@ static void transfer_end(struct coxi_etcd *etcd, struct transfer *transfer)
 
 static int add_header(struct transfer *transfer, const char *name, const char *value)
 {
-    struct coxi_buffer line = {0};
-    struct curl_slist *longer = NULL;
-    int r = coxi_buffer_printf(&line, "%s: %s", name, value);
-    r = r == 0 ? coxi_buffer_append_raw(&line, "", 1) : r;
-    if (r == 0) {
-        longer = curl_slist_append(transfer->headers, (const char *)line.data);
-        r = longer == NULL ? coxi_error_memory("a request") : 0;
-        transfer->headers = longer != NULL ? longer : transfer->headers;
-    }
-    coxi_buffer_fini(&line);
-    return r;
+    return coxi_web_add_header(&transfer->headers, name, value)
+               ? 0
+               : coxi_error_memory("a request");
 }
 
 /* Begins a request. Takes `body`. */
@@ -474,13 +460,6 @@ void coxi_etcd_abort(struct coxi_etcd *etcd, bool aborts)
     (void)curl_multi_wakeup(etcd->multi);
 }
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-static void begin_curl(void)
-{
-    (void)curl_global_init(CURL_GLOBAL_DEFAULT);
-}
-
 static int split_endpoints(struct coxi_etcd *etcd)
 {
     for (const char *at = etcd->settings->endpoints; at != NULL;) {
@@ -523,7 +502,7 @@ static int read_password(struct coxi_etcd *etcd)
 int coxi_etcd_new(const struct coxi_etcd_settings *settings, int timeout_ms,
                   struct coxi_etcd **ret)
 {
-    (void)pthread_once(&once, begin_curl);
+    coxi_web_begin();
     struct coxi_etcd *etcd = calloc(1, sizeof(*etcd));
     if (etcd == NULL) {
         return coxi_error_memory("a client of etcd");

@@ -1,7 +1,6 @@
 /*
- * See http.h. A connection outlives its source: handles of libcurl, which keep
- * connections, wait in a pool for the next source, because each task opens its file
- * anew.
+ * See http.h. A connection outlives its source: handles of libcurl keep connections for the
+ * next source (objects/web), because each task opens its file anew.
  *
  * An answer is judged before its first byte is taken: a wrong range, or the range of
  * another version of the file, never gets into the caller's memory.
@@ -21,13 +20,11 @@
 #include "common/hash.h"
 #include "common/sync.h"
 #include "data/name.h"
+#include "objects/web.h"
 
 enum {
-    IDLE_MAX = 16, /* handles in the pool */
     REDIRECTS_MAX = 5,
-    SLOW_BYTES = 1024,         /* a second: less is a stall */
     PROGRESS_BYTES = 64 << 10, /* a try that got so many is a success */
-    PAUSE_MAX_MS = 10000,
     REASON_MAX = 512,
     EXCESS_MAX = 1 << 20, /* bytes of answers that are errors or redirects */
 };
@@ -65,54 +62,7 @@ struct answer {
     size_t body_len;
 };
 
-/* ---- handles */
-
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static struct coxi_mutex idle_lock = COXI_MUTEX_INIT; /* guards the pool; leaf */
-static CURL *idle[IDLE_MAX] COXI_GUARDED_BY(idle_lock);
-static size_t n_idle COXI_GUARDED_BY(idle_lock);
-
-static void begin_curl(void)
-{
-    (void)curl_global_init(CURL_GLOBAL_DEFAULT);
-}
-
-static CURL *handle_take(void)
-{
-    CURL *easy = NULL;
-    (void)pthread_once(&once, begin_curl);
-    coxi_lock(&idle_lock);
-    if (n_idle > 0) {
-        easy = idle[--n_idle];
-    }
-    coxi_unlock(&idle_lock);
-    return easy != NULL ? easy : curl_easy_init();
-}
-
-/* Keeps the handle's connections, and nothing else. */
-static void handle_give(CURL *easy)
-{
-    curl_easy_reset(easy);
-    coxi_lock(&idle_lock);
-    if (n_idle < IDLE_MAX) {
-        idle[n_idle++] = easy;
-        easy = NULL;
-    }
-    coxi_unlock(&idle_lock);
-    curl_easy_cleanup(easy); /* takes NULL */
-}
-
 /* ---- judging answers */
-
-/* Replaces what a terminal or a log must not get of a server's text. */
-static void make_plain(char *text)
-{
-    for (; *text != '\0'; text++) {
-        if (*text < ' ' || *text > '~') {
-            *text = '?';
-        }
-    }
-}
 
 /* Notes why the request has failed. */
 __attribute__((format(printf, 3, 4))) static int fail(struct answer *answer, int code,
@@ -122,31 +72,16 @@ __attribute__((format(printf, 3, 4))) static int fail(struct answer *answer, int
     va_start(args, format);
     (void)vsnprintf(answer->text, sizeof(answer->text), format, args);
     va_end(args);
-    make_plain(answer->text);
+    coxi_web_make_plain(answer->text);
     answer->code = code;
     return code;
-}
-
-static const char *header_of(CURL *easy, const char *name)
-{
-    struct curl_header *header;
-    return curl_easy_header(easy, name, 0, CURLH_HEADER, -1, &header) == CURLHE_OK
-               ? header->value
-               : NULL;
-}
-
-static long status_of(CURL *easy)
-{
-    long status = 0;
-    (void)curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
-    return status;
 }
 
 /* A number that tells versions of the file apart; 0: the server gives none. */
 static uint64_t version_of(CURL *easy)
 {
-    const char *tag = header_of(easy, "ETag");
-    const char *date = header_of(easy, "Last-Modified");
+    const char *tag = coxi_web_header(easy, "ETag");
+    const char *date = coxi_web_header(easy, "Last-Modified");
     if (tag != NULL) {
         uint64_t hash = coxi_hash_bytes(tag, strlen(tag)).low;
         return hash != 0 ? hash : 1;
@@ -175,27 +110,10 @@ static int note_file(struct answer *answer, uint64_t bytes)
         http->file.version = file.version;
     }
     return file.version == http->file.version ||
-                   status_of(http->easy) == 416 /* has none */
+                   coxi_web_status(http->easy) == 416 /* has none */
                ? 0
                : fail(answer, COX_ECONFLICT,
                       "changed while it was read: its ETag or Last-Modified differs");
-}
-
-/* Parses "bytes FIRST-LAST/SIZE", or "bytes * /SIZE", which gives no first and last. */
-static bool parse_range(const char *text, uint64_t *first, uint64_t *last,
-                        uint64_t *bytes)
-{
-    int used = 0;
-    if (text == NULL || strlen(text) > 80) {
-        return false;
-    }
-    *first = *last = 0;
-    if (sscanf(text, "bytes */%20" SCNu64 "%n", bytes, &used) == 1) { // NOLINT
-        return text[used] == '\0';
-    }
-    return sscanf(text, "bytes %20" SCNu64 "-%20" SCNu64 "/%20" SCNu64 "%n", // NOLINT
-                  first, last, bytes, &used) == 3 &&
-           text[used] == '\0' && *first <= *last && *last < *bytes;
 }
 
 /* 206: the body is a part. */
@@ -205,8 +123,8 @@ static int judge_part(struct answer *answer)
     uint64_t last;
     uint64_t bytes;
     uint64_t wanted = answer->offset + answer->got;
-    const char *range = header_of(answer->http->easy, "Content-Range");
-    if (!parse_range(range, &first, &last, &bytes) || first != wanted ||
+    const char *range = coxi_web_header(answer->http->easy, "Content-Range");
+    if (!coxi_web_parse_range(range, &first, &last, &bytes) || first != wanted ||
         last - first >= answer->len - answer->got) {
         return fail(answer, COX_EIO,
                     "the server was asked for %zu bytes at %" PRIu64
@@ -240,8 +158,8 @@ static int judge_end(struct answer *answer)
     uint64_t first;
     uint64_t last;
     uint64_t bytes;
-    const char *range = header_of(answer->http->easy, "Content-Range");
-    if (!parse_range(range, &first, &last, &bytes) || last != 0 ||
+    const char *range = coxi_web_header(answer->http->easy, "Content-Range");
+    if (!coxi_web_parse_range(range, &first, &last, &bytes) || last != 0 ||
         bytes > answer->offset + answer->got) {
         return fail(answer, COX_EIO, "the server has no bytes at %" PRIu64,
                     answer->offset + answer->got);
@@ -252,7 +170,7 @@ static int judge_end(struct answer *answer)
 /* Judges status and headers, at the first byte of the body or at the end. */
 static int judge(struct answer *answer)
 {
-    long status = status_of(answer->http->easy);
+    long status = coxi_web_status(answer->http->easy);
     if (answer->begun) {
         return answer->code;
     }
@@ -315,30 +233,6 @@ static int on_progress(void *arg, curl_off_t down_total, curl_off_t down,
 
 /* ---- requests */
 
-/* Errors after which another try may succeed. */
-static bool may_pass(CURLcode code)
-{
-    static const CURLcode codes[] = {
-        CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_RESOLVE_PROXY,
-        CURLE_COULDNT_CONNECT,      CURLE_OPERATION_TIMEDOUT,
-        CURLE_PARTIAL_FILE,         CURLE_GOT_NOTHING,
-        CURLE_SEND_ERROR,           CURLE_RECV_ERROR,
-        CURLE_SSL_CONNECT_ERROR,    CURLE_HTTP2,
-        CURLE_HTTP2_STREAM,
-    };
-    for (size_t i = 0; i < sizeof(codes) / sizeof(*codes); i++) {
-        if (codes[i] == code) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool status_may_pass(long status)
-{
-    return status == 408 || status == 429 || (status >= 500 && status != 501);
-}
-
 static bool is_answered(const struct answer *answer, long status)
 {
     return status == 200 || (answer->all == NULL && (status == 206 || status == 416));
@@ -379,7 +273,7 @@ static void name_reason(struct answer *answer, char ret[REASON_MAX])
     ret[0] = '\0';
     if (len > 0) {
         (void)snprintf(ret, REASON_MAX, " (%.*s)", len, begin + strlen(tag));
-        make_plain(ret);
+        coxi_web_make_plain(ret);
     }
 }
 
@@ -392,7 +286,7 @@ static int explain(struct answer *answer, CURLcode code, long status, int tries)
     if (tries > 1) {
         (void)snprintf(after, sizeof(after), ", in %d tries", tries);
     }
-    make_plain(http->curl_text);
+    coxi_web_make_plain(http->curl_text);
     if (code != CURLE_OK) {
         return coxi_error(COX_EIO, "cannot read %s: %s%s", http->name,
                           http->curl_text[0] != '\0' ? http->curl_text
@@ -408,10 +302,7 @@ static int explain(struct answer *answer, CURLcode code, long status, int tries)
 /* Waits before try `n` + 1: longer from try to try; not all peers for equally long. */
 static void pause_after(struct coxi_http *http, int n)
 {
-    int most = n < 16 ? http->limits.pause_ms << (n - 1) : PAUSE_MAX_MS;
-    int ms = most < PAUSE_MAX_MS ? most : PAUSE_MAX_MS;
-    struct timespec until =
-        coxi_deadline(ms / 2 + (int)(coxi_now_us() % (uint64_t)(ms / 2 + 1)));
+    struct timespec until = coxi_deadline(coxi_web_pause_ms(n, http->limits.pause_ms));
     coxi_lock(&http->lock);
     while (!atomic_load(&http->cancelled) &&
            coxi_wait_until(&http->cancel, &http->lock, &until)) {
@@ -427,7 +318,7 @@ static int fetch(struct answer *answer)
     for (;;) {
         size_t before = answer->got;
         CURLcode code = try_once(answer);
-        long status = status_of(http->easy);
+        long status = coxi_web_status(http->easy);
         if (atomic_load(&http->cancelled)) {
             return coxi_error(COX_ECANCELLED, "%s: its reader was closed", http->name);
         }
@@ -438,7 +329,8 @@ static int fetch(struct answer *answer)
             return 0;
         }
         failed = answer->got >= before + PROGRESS_BYTES ? 1 : failed + 1;
-        if ((code == CURLE_OK ? !status_may_pass(status) : !may_pass(code)) ||
+        if ((code == CURLE_OK ? !coxi_web_status_may_pass(status)
+                              : !coxi_web_may_pass(code)) ||
             failed >= http->limits.tries) {
             return explain(answer, code, status, failed);
         }
@@ -493,22 +385,8 @@ void coxi_http_address_fini(struct coxi_http_address *address)
 {
     free(address->url);
     free(address->signs);
-    free(address->user);
-    free(address->token);
+    coxi_aws_keys_fini(&address->keys);
     *address = (struct coxi_http_address){0};
-}
-
-static bool add_header(struct coxi_http *http, const char *name, const char *value)
-{
-    struct coxi_buffer line = {0};
-    struct curl_slist *longer = NULL;
-    if (coxi_buffer_printf(&line, "%s: %s", name, value) == 0 &&
-        coxi_buffer_append_raw(&line, "", 1) == 0) {
-        longer = curl_slist_append(http->headers, (const char *)line.data);
-    }
-    coxi_buffer_fini(&line);
-    http->headers = longer != NULL ? longer : http->headers;
-    return longer != NULL;
 }
 
 /* The signature covers these headers, too. */
@@ -517,13 +395,16 @@ static bool set_signature(struct coxi_http *http)
     static const char empty[] = /* SHA-256 of no bytes: the body */
         "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
     const struct coxi_http_address *address = &http->address;
+    CURL *easy = http->easy;
     return address->signs == NULL ||
-           (curl_easy_setopt(http->easy, CURLOPT_AWS_SIGV4, address->signs) ==
+           (curl_easy_setopt(easy, CURLOPT_AWS_SIGV4, address->signs) == CURLE_OK &&
+            curl_easy_setopt(easy, CURLOPT_USERNAME, address->keys.id) == CURLE_OK &&
+            curl_easy_setopt(easy, CURLOPT_PASSWORD, address->keys.secret) ==
                 CURLE_OK &&
-            curl_easy_setopt(http->easy, CURLOPT_USERPWD, address->user) == CURLE_OK &&
-            add_header(http, "x-amz-content-sha256", empty) &&
-            (address->token == NULL ||
-             add_header(http, "x-amz-security-token", address->token)));
+            coxi_web_add_header(&http->headers, "x-amz-content-sha256", empty) &&
+            (address->keys.token == NULL ||
+             coxi_web_add_header(&http->headers, "x-amz-security-token",
+                                 address->keys.token)));
 }
 
 /* libcurl follows nothing but what is set here. True: all of it is set. */
@@ -533,25 +414,18 @@ static bool set_options(struct coxi_http *http)
     const struct coxi_http_address *address = &http->address;
     bool sealed = strncmp(address->url, "https:", 6) == 0;
     long redirects = address->redirected;
-    (void)curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+    const struct coxi_web_limits limits = {http->limits.connect_ms,
+                                           http->limits.stall_s};
+    bool set = coxi_web_set(easy, &limits);
     (void)curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, http->curl_text);
     (void)curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
     (void)curl_easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, on_progress);
     (void)curl_easy_setopt(easy, CURLOPT_NOPROGRESS, 0L);
     (void)curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, redirects);
     (void)curl_easy_setopt(easy, CURLOPT_MAXREDIRS, (long)REDIRECTS_MAX);
-    (void)curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
-    (void)curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
-    (void)curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, 256L << 10);
-    (void)curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS,
-                           (long)http->limits.connect_ms);
-    (void)curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, (long)SLOW_BYTES);
-    (void)curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, (long)http->limits.stall_s);
-    return curl_easy_setopt(easy, CURLOPT_URL, address->url) == CURLE_OK &&
-           curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK &&
+    return set && curl_easy_setopt(easy, CURLOPT_URL, address->url) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS_STR,
                             sealed ? "https" : "http,https") == CURLE_OK &&
-           curl_easy_setopt(easy, CURLOPT_USERAGENT, "coxswain") == CURLE_OK &&
            set_signature(http) &&
            curl_easy_setopt(easy, CURLOPT_HTTPHEADER, http->headers) == CURLE_OK;
 }
@@ -573,7 +447,7 @@ int coxi_http_new(const char *name, struct coxi_http_address *address,
     if (http->name != NULL) {
         coxi_name_hide(http->name);
     }
-    http->easy = handle_take();
+    http->easy = coxi_web_take();
     if (http->name == NULL || http->easy == NULL || !set_options(http)) {
         coxi_http_free(http);
         return coxi_error_memory("a web file");
@@ -587,9 +461,7 @@ void coxi_http_free(struct coxi_http *http)
     if (http == NULL) {
         return;
     }
-    if (http->easy != NULL) {
-        handle_give(http->easy);
-    }
+    coxi_web_give(http->easy);
     curl_slist_free_all(http->headers);
     coxi_http_address_fini(&http->address);
     coxi_mutex_fini(&http->lock);

@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "common/buffer.h"
+#include "objects/aws.h"
 
 struct coxi_http_limits {
     int connect_ms;
@@ -27,10 +28,8 @@ struct coxi_http_limits {
 /* What a file's name stands for. */
 struct coxi_http_address {
     char *url;
-    /* NULL, or how requests are signed: of CURLOPT_AWS_SIGV4; "KEY:SECRET" */
-    char *signs;
-    char *user;
-    char *token;     /* of a session; or NULL */
+    char *signs; /* NULL, or how requests are signed: of CURLOPT_AWS_SIGV4 */
+    struct coxi_aws_keys keys;
     bool redirected; /* follow up to 5 redirects */
 };
 

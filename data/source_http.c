@@ -165,6 +165,6 @@ int coxi_source_open_http(const char *url, struct coxi_source *ret)
 int coxi_source_open_s3(const char *name, struct coxi_source *ret)
 {
     struct coxi_http_address address = {0};
-    int r = coxi_s3_address(name, &address);
+    int r = coxi_name_s3_address(name, &address);
     return r == 0 ? open_address(name, &address, ret) : r;
 }

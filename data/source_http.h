@@ -13,7 +13,7 @@
  * be shown with it. COX_ENOMEM. */
 int coxi_source_open_http(const char *url, struct coxi_source *ret);
 
-/* The same, for s3://BUCKET/KEY. Also errors of coxi_s3_address. */
+/* The same, for s3://BUCKET/KEY. Also errors of coxi_name_s3_address. */
 int coxi_source_open_s3(const char *name, struct coxi_source *ret);
 
 /* The bounds of sources that are opened from now on; NULL: the usual ones. For tests. */

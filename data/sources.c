@@ -22,7 +22,7 @@ struct scheme {
 static const struct scheme schemes[] = {
     {"http", coxi_source_open_http, NULL, "*["},
     {"https", coxi_source_open_http, NULL, "*["},
-    {"s3", coxi_source_open_s3, coxi_s3_find, "*?["},
+    {"s3", coxi_source_open_s3, coxi_name_s3_find, "*?["},
 };
 
 /* NULL, with an error: the scheme is not known. */

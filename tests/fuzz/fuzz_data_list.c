@@ -1,5 +1,5 @@
-/* Lists of keys, as servers of S3 send them. Checks: names are of the bucket, and the next
- * page's token is in the text. */
+/* Lists of keys, as servers of S3 send them. Checks: names are of the bucket, and a next
+ * page's token is not empty. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,15 +16,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     }
     const char *pattern = patterns[data[0] % 4];
-    char *text = malloc(size);
-    if (text == NULL) {
-        fuzz_fail("no memory");
-    }
-    memcpy(text, data + 1, size - 1);
-    text[size - 1] = '\0';
-    if (coxi_s3_read_page(pattern, text, &found, &token) == 0 && token != NULL &&
-        (token < text || strlen(token) >= size)) {
-        fuzz_fail("a token is not in the text");
+    if (coxi_name_s3_read_page(pattern, data + 1, size - 1, &found, &token) == 0 &&
+        token != NULL && token[0] == '\0') {
+        fuzz_fail("an empty token");
     }
     for (size_t i = 0; i < found.n; i++) {
         if (strncmp(found.names[i], "s3://bucket/", 12) != 0) {
@@ -32,6 +26,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         }
     }
     coxi_found_fini(&found);
-    free(text);
+    free(token);
     return 0;
 }

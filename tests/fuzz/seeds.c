@@ -293,6 +293,26 @@ TEST(seeds_of_lists)
     }
 }
 
+TEST(seeds_of_objects)
+{
+    static const char *const answers[] = {
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?><ListBucketResult "
+        "xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><EncodingType>url"
+        "</EncodingType><IsTruncated>true</IsTruncated><Contents><Key>a%2Fb+c</Key>"
+        "<ETag>&quot;1&quot;</ETag><Size>3</Size><Owner><ID>1</ID></Owner></Contents>"
+        "<NextContinuationToken>x</NextContinuationToken></ListBucketResult>",
+        "<ListMultipartUploadsResult><IsTruncated>true</IsTruncated><NextKeyMarker>a"
+        "</NextKeyMarker><NextUploadIdMarker>b</NextUploadIdMarker><Upload><Key>a</Key>"
+        "<UploadId>b</UploadId></Upload></ListMultipartUploadsResult>",
+        "<Error><Code>SlowDown</Code><Message>m</Message></Error>",
+        "<InitiateMultipartUploadResult><UploadId>id</UploadId>"
+        "</InitiateMultipartUploadResult>"};
+    static const char *const names[] = {"list", "uploads", "error", "begun"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        put("objects", names[i], answers[i], strlen(answers[i]));
+    }
+}
+
 TEST(seeds_of_texts)
 {
     static const char *const texts[] = {
