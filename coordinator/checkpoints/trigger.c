@@ -20,7 +20,8 @@
  * process ends as the signal would have ended it. As soon as the first SIGTERM arrives
  * the signal has its default effect again, so a second one ends the process at once. If
  * several coordinators of a process have asked for a checkpoint, the last one to finish
- * ends the process.
+ * ends the process. Within cox_open there is nothing to save yet, so the process ends at
+ * once, however long the ps would be awaited.
  *
  * The same thread regularly checks whether another client has claimed the directory,
  * which ends this client (COX_EFENCED) even if the two share no ps.
@@ -53,8 +54,8 @@ enum {
 /* The state of the triggers. */
 struct coxi_trigger {
     pthread_t thread;
-    /* this coordinator handles SIGTERM; used by the thread that opens, by the trigger's
-     * thread, and after that thread has ended */
+    /* this coordinator handles SIGTERM, and the process may not end before it has written
+     * a checkpoint; guarded by term.lock */
     bool waits_for_term;
     /* Guarded by c->lock: */
     pthread_cond_t changed; /* a checkpoint is due, or no more will be */
@@ -145,6 +146,23 @@ static struct {
     bool terminating;
 } term = {COXI_MUTEX_INIT, 0, false};
 
+/* This coordinator has written its checkpoint after SIGTERM, or failed to, or has nothing
+ * to save, or is being closed. The last coordinator for which the process waits ends the
+ * process. */
+static void let_terminate(struct cox_coordinator *c)
+{
+    struct coxi_trigger *t = c->saving.trigger;
+    coxi_lock(&term.lock);
+    term.n_waiting -= t->waits_for_term;
+    bool terminate = t->waits_for_term && term.terminating && term.n_waiting == 0;
+    t->waits_for_term = false;
+    coxi_unlock(&term.lock);
+    if (terminate) {
+        (void)kill(getpid(), SIGTERM);
+    }
+}
+
+/* On the loop. */
 static void on_term(void *arg, int signum)
 {
     struct cox_coordinator *c = arg;
@@ -153,25 +171,12 @@ static void on_term(void *arg, int signum)
     term.terminating = true;
     coxi_unlock(&term.lock);
     coxi_lock(&c->lock);
+    bool saves = c->saving.trigger->runs;
     c->saving.trigger->terminate = true;
     (void)pthread_cond_signal(&c->saving.trigger->changed);
     coxi_unlock(&c->lock);
-}
-
-/* This coordinator has written its checkpoint after SIGTERM, or failed to, or is being
- * closed. The last coordinator for which the process waits ends the process. */
-static void let_terminate(struct cox_coordinator *c)
-{
-    if (!c->saving.trigger->waits_for_term) {
-        return;
-    }
-    c->saving.trigger->waits_for_term = false;
-    coxi_lock(&term.lock);
-    term.n_waiting--;
-    bool terminate = term.terminating && term.n_waiting == 0;
-    coxi_unlock(&term.lock);
-    if (terminate) {
-        (void)kill(getpid(), SIGTERM);
+    if (!saves) {
+        let_terminate(c);
     }
 }
 
@@ -182,8 +187,8 @@ int coxi_trigger_begin(struct cox_coordinator *c)
     }
     int r = coxi_loop_on_signal(c->loop, SIGTERM, on_term);
     if (r == 0) {
-        c->saving.trigger->waits_for_term = true;
         coxi_lock(&term.lock);
+        c->saving.trigger->waits_for_term = true;
         term.n_waiting++;
         coxi_unlock(&term.lock);
     }

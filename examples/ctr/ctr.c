@@ -513,9 +513,20 @@ static int finish(struct client *client)
     return 0;
 }
 
+/* Before the crew is open there is nothing to end in order, so signals end the program at
+ * once. */
+static void handle_interrupts(void)
+{
+    struct sigaction action = {.sa_handler = on_interrupt,
+                               .sa_flags = (int)SA_RESETHAND};
+    (void)sigaction(SIGINT, &action, NULL);
+    (void)sigaction(SIGTERM, &action, NULL);
+}
+
 static int train(struct client *client, const char *self)
 {
     int code = open_crew(client);
+    handle_interrupts();
     if (code == 0) {
         code = start_evaluator(client, self);
     }
@@ -548,10 +559,6 @@ int main(int argc, char **argv)
     if (strcmp(options.role, "evaluator") == 0) {
         return evaluate(&options);
     }
-    struct sigaction action = {.sa_handler = on_interrupt,
-                               .sa_flags = (int)SA_RESETHAND};
-    (void)sigaction(SIGINT, &action, NULL);
-    (void)sigaction(SIGTERM, &action, NULL);
     r = files_prepare(&options);
     return r == 0 ? train(&client, argv[0]) : r;
 }

@@ -100,9 +100,8 @@ COX_API const char *cox_version(void);
  * "endpoints": ["http://host:2379"], "prefix": "/coxswain/JOB"}}}; what is not said
  * there, except "ps", comes from the environment (COX_ETCD, COX_ETCD_PREFIX ...).
  *
- * COX_EINVAL: the text says
- * what is missing, malformed or misspelt ("workers", an address without a port, a port
- * above 65535).
+ * COX_EINVAL: the text says what is missing, malformed or misspelt ("workers", an address
+ * without a port, a port above 65535).
  */
 COX_API int cox_cluster_parse(const char *json, struct cox_cluster **ret);
 

@@ -96,7 +96,7 @@ struct cox_options {
     uint32_t checkpoint_keep_every;
 
     /* 1: SIGTERM to this process writes a checkpoint before it ends the process. A
-     * second SIGTERM ends it at once. */
+     * second SIGTERM ends it at once, and so does one within cox_open. */
     int checkpoint_on_sigterm;
 
     /* With checkpoint_dir: how long a ps that is lost may take to come back. After

@@ -199,6 +199,52 @@ TEST(sigterm_writes_a_checkpoint_of_each_run_and_ends_the_process)
     }
 }
 
+/* Waits for a ps that never comes. */
+static void open_for_ever(const char *dir)
+{
+    char json[2 * PATH_MAX + 128];
+    struct cox_cluster *cluster;
+    struct cox_coordinator *c;
+    struct cox_options options = options_for(dir);
+    options.checkpoint_on_sigterm = 1;
+    options.open_timeout_ms = -1;
+    (void)snprintf(
+        json, sizeof(json),
+        "{\"cluster\":{\"ps\":[\"ipc://%s.ps\"],\"worker\":[\"ipc://%s.worker\"]}}",
+        dir, dir);
+    assert_code(0, cox_cluster_parse(json, &cluster));
+    (void)cox_open(cluster, &options, &c);
+}
+
+/* As the kernel tells it. */
+static bool handles_sigterm(void *pid)
+{
+    char path[64];
+    char line[256];
+    unsigned long long caught = 0;
+    (void)snprintf(path, sizeof(path), "/proc/%d/status", (int)*(pid_t *)pid);
+    FILE *file = fopen(path, "re");
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
+        if (strncmp(line, "SigCgt:", strlen("SigCgt:")) == 0) {
+            caught = strtoull(line + strlen("SigCgt:"), NULL, 16);
+        }
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return (caught >> (SIGTERM - 1) & 1) != 0;
+}
+
+TEST(sigterm_ends_a_client_that_is_still_being_opened)
+{
+    int status = 0;
+    pid_t pid = start(open_for_ever, coxi_test_path("ckpt"));
+    coxi_test_until(handles_sigterm, &pid, "a client that handles SIGTERM");
+    assert_int_equal(0, kill(pid, SIGTERM));
+    assert_int_equal(pid, waitpid(pid, &status, 0));
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+}
+
 /* ---- all ps write at the same time */
 
 struct saving {
