@@ -8,70 +8,16 @@
 #include "checkpoint/records.h"
 
 #include <assert.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "checkpoint/records_internal.h"
 #include "common/error.h"
-#include "common/names.h"
-#include "common/sync.h"
 
 enum {
     POINTS_MAX = 1 << 15,    /* scalars of all names */
     PENDING_BYTES = 1 << 20, /* texts of pending records */
-    SPAN = 1024              /* numbers that are looked at under the lock at a time */
-};
-
-/* The members of a record that is no scalar. References: of its stream, of the pending
- * records, and of a reader. */
-struct text {
-    atomic_int refs;
-    size_t len;
-    char json[];
-};
-
-struct series;
-
-struct item {
-    uint64_t seq;
-    double t;
-    enum coxi_record_kind kind;
-    struct text *text; /* or, of a scalar: */
-    const struct series *series;
-    uint64_t step;
-    double value;
-};
-
-struct stream {
-    struct item *items; /* by rising number */
-    size_t n;
-    size_t capacity;
-    size_t bytes; /* of their texts */
-};
-
-/* Lives as long as the records. */
-struct series {
-    struct coxi_named named; /* name, then 1, then source; must be the first member */
-    const char *name;
-    const char *source;
-    struct stream stream;
-};
-
-struct coxi_records {
-    bool pending_on;
-    struct coxi_mutex lock; /* guards all below; leaf */
-    uint64_t last;          /* number of the newest record */
-    struct stream kinds[COXI_N_RECORD_KINDS];
-    struct coxi_names names;
-    struct series *series[COXI_SCALAR_NAMES_MAX];
-    size_t n_series;
-    size_t n_points;
-    struct item *pending; /* COXI_PENDING_MAX at most */
-    size_t n_pending;
-    size_t pending_capacity;
-    size_t pending_bytes; /* of their texts */
-    uint64_t n_lost;
 };
 
 static const struct {
@@ -92,14 +38,14 @@ static const struct {
 
 /* ---- texts */
 
-static int text_new(const char *fields, struct text **ret)
+static int text_new(const char *fields, struct coxi_record_text **ret)
 {
     size_t len = strlen(fields);
     if (len > COXI_RECORD_MAX) {
         return coxi_error(COX_ELIMIT, "a record has %zu bytes, at most %d", len,
                           COXI_RECORD_MAX);
     }
-    struct text *text = malloc(sizeof(*text) + len + 1);
+    struct coxi_record_text *text = malloc(sizeof(*text) + len + 1);
     if (text == NULL) {
         return coxi_error_memory("a record");
     }
@@ -110,14 +56,14 @@ static int text_new(const char *fields, struct text **ret)
     return 0;
 }
 
-static void text_unref(struct text *text)
+void coxi_record_text_unref(struct coxi_record_text *text)
 {
     if (text != NULL && atomic_fetch_sub(&text->refs, 1) == 1) {
         free(text);
     }
 }
 
-static struct item ref(const struct item *item)
+struct coxi_record_item coxi_record_item_ref(const struct coxi_record_item *item)
 {
     if (item->text != NULL) {
         atomic_fetch_add(&item->text->refs, 1);
@@ -125,7 +71,7 @@ static struct item ref(const struct item *item)
     return *item;
 }
 
-static struct coxi_record record_of(const struct item *item)
+struct coxi_record coxi_record_of_item(const struct coxi_record_item *item)
 {
     struct coxi_record record = {.seq = item->seq, .t = item->t, .kind = item->kind};
     if (item->series != NULL) {
@@ -139,19 +85,19 @@ static struct coxi_record record_of(const struct item *item)
 
 /* ---- streams */
 
-static void drop(struct coxi_records *records, struct stream *stream,
-                 const struct item *item)
+static void drop(struct coxi_records *records, struct coxi_record_stream *stream,
+                 const struct coxi_record_item *item)
 {
     if (item->text != NULL) {
         stream->bytes -= item->text->len;
-        text_unref(item->text);
+        coxi_record_text_unref(item->text);
     } else {
         records->n_points--;
     }
 }
 
 /* Drops every second item of the older half. */
-static void thin(struct coxi_records *records, struct stream *stream)
+static void thin(struct coxi_records *records, struct coxi_record_stream *stream)
 {
     size_t half = stream->n / 2;
     size_t n = 0;
@@ -166,7 +112,7 @@ static void thin(struct coxi_records *records, struct stream *stream)
 }
 
 /* Drops the oldest eighth, at least one item. */
-static void drop_oldest(struct coxi_records *records, struct stream *stream)
+static void drop_oldest(struct coxi_records *records, struct coxi_record_stream *stream)
 {
     size_t n = stream->n / 8 + 1;
     for (size_t i = 0; i < n; i++) {
@@ -177,7 +123,7 @@ static void drop_oldest(struct coxi_records *records, struct stream *stream)
 }
 
 /* Makes room after an item was added: the newest always stays. */
-static void bound(struct coxi_records *records, struct stream *stream,
+static void bound(struct coxi_records *records, struct coxi_record_stream *stream,
                   enum coxi_record_kind kind)
 {
     while (stream->n > 1 &&
@@ -194,44 +140,28 @@ static void bound(struct coxi_records *records, struct stream *stream,
 static void bound_points(struct coxi_records *records)
 {
     while (records->n_points > POINTS_MAX) {
-        struct stream *longest = &records->series[0]->stream;
+        struct coxi_record_stream *longest = &records->series[0]->stream;
         for (size_t i = 1; i < records->n_series; i++) {
-            struct stream *stream = &records->series[i]->stream;
+            struct coxi_record_stream *stream = &records->series[i]->stream;
             longest = stream->n > longest->n ? stream : longest;
         }
         thin(records, longest);
     }
 }
 
-static int grow(struct item **items, size_t *capacity, size_t n)
+static int grow(struct coxi_record_item **items, size_t *capacity, size_t n)
 {
     size_t larger = *capacity == 0 ? 16 : *capacity + *capacity / 2;
     if (n < *capacity) {
         return 0;
     }
-    struct item *more = realloc(*items, larger * sizeof(*more));
+    struct coxi_record_item *more = realloc(*items, larger * sizeof(*more));
     if (more == NULL) {
         return coxi_error_memory("records");
     }
     *items = more;
     *capacity = larger;
     return 0;
-}
-
-/* The first item after number `seq`. */
-static size_t after(const struct stream *stream, uint64_t seq)
-{
-    size_t low = 0;
-    size_t high = stream->n;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (stream->items[middle].seq <= seq) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
 }
 
 /* ---- series */
@@ -252,13 +182,14 @@ static size_t key_of(const struct coxi_record_scalar *scalar,
 }
 
 static int add_series(struct coxi_records *records, const char *key, size_t len,
-                      size_t name_len, struct series **ret) COXI_REQUIRES(records->lock)
+                      size_t name_len, struct coxi_record_series **ret)
+    COXI_REQUIRES(records->lock)
 {
     if (records->n_series == COXI_SCALAR_NAMES_MAX) {
         return coxi_error(COX_ELIMIT, "there are %d names of scalars already",
                           COXI_SCALAR_NAMES_MAX);
     }
-    struct series *series = calloc(1, sizeof(*series) + 2 * (len + 1));
+    struct coxi_record_series *series = calloc(1, sizeof(*series) + 2 * (len + 1));
     if (series == NULL) {
         return coxi_error_memory("a scalar's name");
     }
@@ -280,8 +211,8 @@ static int add_series(struct coxi_records *records, const char *key, size_t len,
 }
 
 static int find_series(struct coxi_records *records,
-                       const struct coxi_record_scalar *scalar, struct series **ret)
-    COXI_REQUIRES(records->lock)
+                       const struct coxi_record_scalar *scalar,
+                       struct coxi_record_series **ret) COXI_REQUIRES(records->lock)
 {
     char key[2 * COXI_SCALAR_NAME_MAX + 2];
     size_t len = key_of(scalar, key);
@@ -289,7 +220,8 @@ static int find_series(struct coxi_records *records,
         return coxi_error(COX_ELIMIT, "a scalar's name has more than %d bytes",
                           COXI_SCALAR_NAME_MAX);
     }
-    struct series *found = (struct series *)coxi_names_get(&records->names, key, len);
+    struct coxi_record_series *found =
+        (struct coxi_record_series *)coxi_names_get(&records->names, key, len);
     if (found != NULL) {
         *ret = found;
         return 0;
@@ -307,8 +239,8 @@ static double now_s(void)
 }
 
 /* Numbers the item and appends it to its stream. */
-static int append(struct coxi_records *records, struct stream *stream,
-                  struct item *item) COXI_REQUIRES(records->lock)
+static int append(struct coxi_records *records, struct coxi_record_stream *stream,
+                  struct coxi_record_item *item) COXI_REQUIRES(records->lock)
 {
     int r = grow(&stream->items, &stream->capacity, stream->n);
     if (r != 0) {
@@ -326,13 +258,14 @@ static int append(struct coxi_records *records, struct stream *stream,
 }
 
 /* The item waits for coxi_records_take, or counts as lost. */
-static void put_pending(struct coxi_records *records, const struct item *item)
+static void put_pending(struct coxi_records *records,
+                        const struct coxi_record_item *item)
     COXI_REQUIRES(records->lock)
 {
     size_t bytes = records->pending_bytes + (item->text != NULL ? item->text->len : 0);
     if (records->n_pending < COXI_PENDING_MAX && bytes <= PENDING_BYTES &&
         grow(&records->pending, &records->pending_capacity, records->n_pending) == 0) {
-        records->pending[records->n_pending++] = ref(item);
+        records->pending[records->n_pending++] = coxi_record_item_ref(item);
         records->pending_bytes = bytes;
     } else {
         records->n_lost++;
@@ -343,19 +276,19 @@ int coxi_records_add(struct coxi_records *records, const struct coxi_record *rec
                      bool lasting, uint64_t *ret_seq)
 {
     bool is_scalar = record->kind == COXI_RECORD_SCALAR;
-    struct item item = {.seq = record->seq,
-                        .t = record->t != 0 ? record->t : now_s(),
-                        .kind = record->kind,
-                        .step = record->scalar.step,
-                        .value = record->scalar.value};
+    struct coxi_record_item item = {.seq = record->seq,
+                                    .t = record->t != 0 ? record->t : now_s(),
+                                    .kind = record->kind,
+                                    .step = record->scalar.step,
+                                    .value = record->scalar.value};
     int r = is_scalar ? 0 : text_new(record->fields, &item.text);
     if (r != 0) {
         return r;
     }
     coxi_lock(&records->lock);
-    struct stream *stream = &records->kinds[record->kind];
+    struct coxi_record_stream *stream = &records->kinds[record->kind];
     if (is_scalar) {
-        struct series *series = NULL;
+        struct coxi_record_series *series = NULL;
         r = find_series(records, &record->scalar, &series);
         item.series = series;
         stream = series != NULL ? &series->stream : NULL;
@@ -373,7 +306,7 @@ int coxi_records_add(struct coxi_records *records, const struct coxi_record *rec
     }
     coxi_unlock(&records->lock);
     if (r != 0) {
-        text_unref(item.text);
+        coxi_record_text_unref(item.text);
     } else if (ret_seq != NULL) {
         *ret_seq = item.seq;
     }
@@ -395,110 +328,14 @@ void coxi_records_skip(struct coxi_records *records, uint64_t seq)
     coxi_unlock(&records->lock);
 }
 
-/* ---- reading */
-
-/* Items of a range of numbers, with a reference each. */
-struct range {
-    struct item items[SPAN];
-    size_t n;
-    uint64_t end; /* the range's last number */
-};
-
-static void note_first(const struct stream *stream, uint64_t seq, uint64_t *first)
-{
-    size_t i = after(stream, seq);
-    if (i < stream->n && stream->items[i].seq < *first) {
-        *first = stream->items[i].seq;
-    }
-}
-
-static void collect(const struct stream *stream, uint64_t seq, struct range *range)
-{
-    for (size_t i = after(stream, seq);
-         i < stream->n && stream->items[i].seq <= range->end; i++) {
-        range->items[range->n++] = ref(&stream->items[i]);
-    }
-}
-
-static struct stream *stream_at(struct coxi_records *records, size_t i)
-    COXI_REQUIRES(records->lock)
-{
-    return i < COXI_N_RECORD_KINDS ? &records->kinds[i]
-                                   : &records->series[i - COXI_N_RECORD_KINDS]->stream;
-}
-
-/* The first range with items after `seq`; without items: there are none. */
-static void next_range(struct coxi_records *records, uint64_t seq, struct range *ret)
-{
-    uint64_t first = UINT64_MAX;
-    ret->n = 0;
-    coxi_lock(&records->lock);
-    size_t n_streams = COXI_N_RECORD_KINDS + records->n_series;
-    for (size_t i = 0; i < n_streams; i++) {
-        note_first(stream_at(records, i), seq, &first);
-    }
-    /* Numbers are unique, so a range of SPAN numbers has no more than SPAN items. */
-    ret->end = first == UINT64_MAX ? records->last : first + SPAN - 1;
-    for (size_t i = 0; i < n_streams && first != UINT64_MAX; i++) {
-        collect(stream_at(records, i), seq, ret);
-    }
-    coxi_unlock(&records->lock);
-}
-
-static int by_seq(const void *a, const void *b)
-{
-    uint64_t x = ((const struct item *)a)->seq;
-    uint64_t y = ((const struct item *)b)->seq;
-    return (x > y) - (x < y);
-}
-
-/* Appends the lines of a range while there are less than `end` bytes. */
-static int append_range(struct range *range, size_t end, struct coxi_buffer *out,
-                        uint64_t *ret_seq)
-{
-    int r = 0;
-    qsort(range->items, range->n, sizeof(*range->items), by_seq);
-    for (size_t i = 0; i < range->n; i++) {
-        if (r == 0 && (out->len < end || i == 0)) {
-            struct coxi_record record = record_of(&range->items[i]);
-            r = coxi_record_line(out, &record);
-            *ret_seq = record.seq;
-        }
-        text_unref(range->items[i].text);
-    }
-    return r;
-}
-
-int coxi_records_since(struct coxi_records *records, uint64_t seq, size_t most,
-                       struct coxi_buffer *out, uint64_t *ret_seq)
-{
-    struct range *range = malloc(sizeof(*range));
-    size_t end = out->len + most;
-    uint64_t at = seq;
-    if (range == NULL) {
-        return coxi_error_memory("records");
-    }
-    int r;
-    do {
-        next_range(records, at, range);
-        if (range->n == 0) {
-            at = range->end > at ? range->end : at;
-        }
-        r = append_range(range, end, out, &at);
-    } while (r == 0 && range->n > 0 && out->len < end);
-    free(range);
-    if (r == 0) {
-        *ret_seq = at;
-    }
-    return r;
-}
+/* ---- those that wait */
 
 void coxi_records_take(struct coxi_records *records,
                        void (*take)(void *arg, const struct coxi_record *record),
                        void *arg, uint64_t *ret_lost)
 {
     coxi_lock(&records->lock);
-    struct item *items = records->pending;
+    struct coxi_record_item *items = records->pending;
     size_t n = records->n_pending;
     *ret_lost = records->n_lost;
     records->pending = NULL;
@@ -506,9 +343,9 @@ void coxi_records_take(struct coxi_records *records,
     records->n_lost = 0;
     coxi_unlock(&records->lock);
     for (size_t i = 0; i < n; i++) {
-        struct coxi_record record = record_of(&items[i]);
+        struct coxi_record record = coxi_record_of_item(&items[i]);
         take(arg, &record);
-        text_unref(items[i].text);
+        coxi_record_text_unref(items[i].text);
     }
     free(items);
 }
@@ -517,12 +354,12 @@ void coxi_records_take(struct coxi_records *records,
 
 /* Drops the items up to number `seq`; of scalars that have `repeated`, those that are
  * void. */
-static void forget(struct coxi_records *records, struct stream *stream, uint64_t seq,
-                   const struct coxi_repeated *repeated)
+static void forget(struct coxi_records *records, struct coxi_record_stream *stream,
+                   uint64_t seq, const struct coxi_repeated *repeated)
 {
     size_t n = 0;
     for (size_t i = 0; i < stream->n; i++) {
-        struct coxi_record record = record_of(&stream->items[i]);
+        struct coxi_record record = coxi_record_of_item(&stream->items[i]);
         if (record.seq <= seq &&
             (repeated == NULL || coxi_repeated_has(repeated, &record))) {
             drop(records, stream, &stream->items[i]);
@@ -547,7 +384,7 @@ void coxi_records_clear(struct coxi_records *records, uint64_t seq)
 {
     coxi_lock(&records->lock);
     for (size_t i = 0; i < COXI_N_RECORD_KINDS + records->n_series; i++) {
-        forget(records, stream_at(records, i), seq, NULL);
+        forget(records, coxi_records_stream(records, i), seq, NULL);
     }
     records->last = seq == UINT64_MAX ? 0 : records->last;
     coxi_unlock(&records->lock);
@@ -555,10 +392,10 @@ void coxi_records_clear(struct coxi_records *records, uint64_t seq)
 
 /* ---- life */
 
-static void stream_fini(struct stream *stream)
+static void stream_fini(struct coxi_record_stream *stream)
 {
     for (size_t i = 0; i < stream->n; i++) {
-        text_unref(stream->items[i].text);
+        coxi_record_text_unref(stream->items[i].text);
     }
     free(stream->items);
 }
@@ -584,7 +421,7 @@ void coxi_records_free(struct coxi_records *records)
     }
     coxi_unshared(&records->lock);
     for (size_t i = 0; i < records->n_pending; i++) {
-        text_unref(records->pending[i].text);
+        coxi_record_text_unref(records->pending[i].text);
     }
     free(records->pending);
     for (size_t i = 0; i < COXI_N_RECORD_KINDS; i++) {

@@ -25,7 +25,8 @@
 enum {
     COXI_RECORDS_BYTES = 16 << 20, /* more than all bounds below together */
     COXI_SCALAR_NAMES_MAX = 1024,  /* names of scalars, counted for each source */
-    COXI_PENDING_MAX = 1 << 15     /* records that wait for coxi_records_take */
+    COXI_PENDING_MAX = 1 << 15,    /* records that wait for coxi_records_take */
+    COXI_RECORDS_SOME_MAX = 256,   /* scalars that coxi_records_some is asked for */
 };
 
 struct coxi_records;
@@ -54,6 +55,14 @@ void coxi_records_skip(struct coxi_records *records, uint64_t seq);
  */
 int coxi_records_since(struct coxi_records *records, uint64_t seq, size_t most,
                        struct coxi_buffer *out, uint64_t *ret_seq);
+
+/*
+ * The same for those who follow many scalars: of the new ones of all names, about `scalars`
+ * (1 to COXI_RECORDS_SOME_MAX) have a line, and at least the newest of each name. All other
+ * records have one. Costs the time for the lines, not for what is left out.
+ */
+int coxi_records_some(struct coxi_records *records, uint64_t seq, size_t scalars,
+                      size_t most, struct coxi_buffer *out, uint64_t *ret_seq);
 
 /*
  * Takes the records that wait: calls `take` for each of them, oldest first, without the

@@ -16,8 +16,6 @@
 
 enum {
     SCALARS_MAX = 64,         /* that are told at a time, about; five times a second */
-    SERIES = 256,             /* places to count them in */
-    KIND_BEFORE = 80,         /* a record's kind is among its first bytes */
     EVENTS_BYTES = 192 << 10, /* of one call, before the events' own text */
     HISTORY_BYTES = 32 << 20, /* of one answer */
     STATE_BYTES = 1 << 20,    /* of records that are read at a time */
@@ -67,64 +65,6 @@ static size_t length_of(const char *lines, size_t len)
     return end != NULL ? (size_t)(end - lines) + 1 : len;
 }
 
-static bool is_scalar(const char *line, size_t len)
-{
-    static const char kind[] = "\"kind\":\"scalar\"";
-    return memmem(line, len < KIND_BEFORE ? len : KIND_BEFORE, kind,
-                  sizeof(kind) - 1) != NULL;
-}
-
-/* Scalars in some lines, by name and source. */
-struct scalars {
-    uint32_t n[SERIES];
-    uint32_t n_series;  /* that have any */
-    uint32_t scattered; /* a number that changes */
-};
-
-/* A place for the scalar's name and source: of two series one place, rarely. */
-static size_t series_of(const char *line, size_t len)
-{
-    static const char begin[] = "\"name\":";
-    static const char step[] = "\"step\":";
-    static const char source[] = "\"source\":";
-    const char *end = memmem(line, len, step, sizeof(step) - 1);
-    const char *last = memmem(line, len, source, sizeof(source) - 1);
-    uint32_t hash = 0;
-    const char *name = memmem(line, len, begin, sizeof(begin) - 1);
-    for (; name != NULL && name < end; name++) {
-        hash = (hash ^ (uint8_t)*name) * 16777619u;
-    }
-    for (; last != NULL && last < line + len; last++) {
-        hash = (hash ^ (uint8_t)*last) * 16777619u;
-    }
-    return hash % SERIES;
-}
-
-static void count_scalars(const char *lines, size_t len, struct scalars *ret)
-{
-    while (len > 0) {
-        size_t n = length_of(lines, len);
-        if (is_scalar(lines, n)) {
-            ret->n_series += ret->n[series_of(lines, n)]++ == 0;
-        }
-        lines += n;
-        len -= n;
-    }
-}
-
-/* Of a series with very many scalars at a time only some are told, so that steps that log
- * thousands a second fill no browser; /api/history has them all. */
-static bool is_told(const char *line, size_t len, struct scalars *scalars)
-{
-    if (!is_scalar(line, len)) {
-        return true;
-    }
-    uint32_t share = SCALARS_MAX / (scalars->n_series > 0 ? scalars->n_series : 1);
-    uint32_t one_of = scalars->n[series_of(line, len)] / (share > 0 ? share : 1);
-    scalars->scattered = scalars->scattered * 1664525u + 1013904223u;
-    return one_of <= 1 || (scalars->scattered >> 16) % one_of == 0;
-}
-
 static int append_event(const char *line, size_t len, struct coxi_buffer *out)
 {
     size_t n = len > 0 && line[len - 1] == '\n' ? len - 1 : len;
@@ -135,14 +75,12 @@ static int append_event(const char *line, size_t len, struct coxi_buffer *out)
 
 static int append_events(const struct coxi_buffer *lines, struct coxi_buffer *out)
 {
-    struct scalars scalars = {0};
     const char *line = (const char *)lines->data;
     size_t len = lines->len;
     int r = 0;
-    count_scalars(line, len, &scalars);
     while (r == 0 && len > 0) {
         size_t n = length_of(line, len);
-        r = is_told(line, n, &scalars) ? append_event(line, n, out) : 0;
+        r = append_event(line, n, out);
         line += n;
         len -= n;
     }
@@ -161,8 +99,10 @@ static int give_events(void *context, uint64_t *cursor, struct coxi_buffer *out)
         return coxi_buffer_printf(out, "event: reset\ndata: 0\n\n");
     }
     uint64_t seq = *cursor;
-    int r =
-        coxi_records_since(page->sources.records, *cursor, EVENTS_BYTES, &lines, &seq);
+    /* Steps that log thousands of scalars a second fill no browser; /api/history has them
+     * all. */
+    int r = coxi_records_some(page->sources.records, *cursor, SCALARS_MAX, EVENTS_BYTES,
+                              &lines, &seq);
     r = r != 0 ? r : append_events(&lines, out);
     if (r == 0) {
         *cursor = seq;
@@ -182,7 +122,7 @@ static int read_on(struct coxi_page *page)
     do {
         struct coxi_buffer lines = {0};
         from = to;
-        r = coxi_records_since(page->sources.records, from, STATE_BYTES, &lines, &to);
+        r = coxi_records_some(page->sources.records, from, 1, STATE_BYTES, &lines, &to);
         if (r == 0 && lines.len > 0) {
             coxi_state_take(page->state, (const char *)lines.data, lines.len);
         }

@@ -235,6 +235,89 @@ static void *write_many(void *arg)
     return NULL;
 }
 
+/* The lines in `out`: how many are scalars, and the newest step of each of two names. */
+struct told {
+    size_t n_scalars;
+    size_t n_others;
+    unsigned long long last[2];
+    unsigned long long seq;
+};
+
+static void read_told(const struct coxi_buffer *out, struct told *told)
+{
+    for (size_t i = 0; i < out->len;) {
+        const char *line = (const char *)out->data + i;
+        size_t len = (size_t)((const char *)memchr(line, '\n', out->len - i) - line);
+        struct coxi_record_read read = {0};
+        assert_true(coxi_record_read(line, len, &read));
+        assert_true(read.record.seq > told->seq);
+        told->seq = read.record.seq;
+        if (read.record.kind == COXI_RECORD_SCALAR) {
+            told->n_scalars++;
+            told->last[read.record.scalar.name[0] == 'b'] = read.record.scalar.step;
+        } else {
+            told->n_others++;
+        }
+        coxi_buffer_fini(&read.texts);
+        i += len + 1;
+    }
+}
+
+TEST(some_scalars_are_the_newest_of_each_name_and_some_others)
+{
+    enum { N_EVENTS = 500, PER_EVENT = 40 };
+    struct coxi_records *records = make();
+    struct told told = {0};
+    uint64_t at = 0;
+    uint64_t before = 0;
+    int n_calls = 0;
+    for (uint64_t i = 0; i < N_EVENTS; i++) {
+        struct coxi_record record = {.kind = COXI_RECORD_EVENT, .fields = "\"a\":1"};
+        assert_code(0, coxi_records_add(records, &record, true, NULL));
+        for (uint64_t j = 0; j < PER_EVENT; j++) {
+            assert_code(0, log_scalar(records, j % 4 == 0 ? "b" : "a", i, 1));
+        }
+    }
+    do {
+        struct coxi_buffer out = {0};
+        before = at;
+        assert_code(0, coxi_records_some(records, at, 64, 1 << 20, &out, &at));
+        read_told(&out, &told);
+        coxi_buffer_fini(&out);
+        n_calls++;
+    } while (at > before);
+    assert_int_equal(N_EVENTS, told.n_others);
+    assert_int_equal(coxi_records_last(records), at);
+    assert_int_equal(N_EVENTS - 1, told.last[0]);
+    assert_int_equal(N_EVENTS - 1, told.last[1]);
+    assert_in_range(told.n_scalars, 32 * (n_calls - 2), 70 * n_calls);
+    coxi_records_free(records);
+}
+
+TEST(some_records_end_where_there_is_no_room_and_go_on_there)
+{
+    struct coxi_records *records = make();
+    struct told told = {0};
+    uint64_t at = 0;
+    uint64_t before = 0;
+    for (uint64_t i = 0; i < 50; i++) {
+        struct coxi_record record = {.kind = COXI_RECORD_EVENT, .fields = "\"a\":1"};
+        assert_code(0, coxi_records_add(records, &record, true, NULL));
+        assert_code(0, log_scalar(records, "a", i, 1));
+    }
+    do {
+        struct coxi_buffer out = {0};
+        before = at;
+        assert_code(0, coxi_records_some(records, at, 1, 200, &out, &at));
+        assert_true(out.len < 400);
+        read_told(&out, &told);
+        coxi_buffer_fini(&out);
+    } while (at > before);
+    assert_int_equal(50, told.n_others);
+    assert_int_equal(49, told.last[0]);
+    coxi_records_free(records);
+}
+
 TEST(a_reader_beside_writers_sees_numbers_rise)
 {
     struct coxi_records *records = make();

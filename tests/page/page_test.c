@@ -150,6 +150,9 @@ TEST(of_very_many_scalars_some_are_told)
     assert_in_range(n[0], 10, 100);
     assert_in_range(n[1], 10, 100);
     assert_non_null(strstr(heard, "\"eval\""));
+    /* the newest of each is among them */
+    assert_non_null(strstr(heard, "\"step\":998,"));
+    assert_non_null(strstr(heard, "\"step\":999,"));
     free(heard);
     (void)close(fd);
     end(&served);
