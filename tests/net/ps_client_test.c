@@ -8,6 +8,8 @@
 
 #include "common/error.h"
 #include "common/sync.h"
+#include "net/link_internal.h"
+#include "net/ps_client_internal.h"
 #include "tests/net/fake_ps.h"
 #include "tests/test.h"
 
@@ -259,6 +261,18 @@ TEST(ps_client_leaves_the_memory_alone_when_the_answer_has_another_length)
 
 /* ---- later, batches, tell */
 
+/* The thread that has received the greeting flushes the link after it has let waiters go.
+ * True: it has done so. */
+static bool is_flushed(void *arg)
+{
+    struct coxi_psc *psc = ((struct client *)arg)->psc;
+    coxi_lock(&psc->lock);
+    const struct coxi_link *link = psc->channels[COXI_CHANNEL_CONTROL].link;
+    bool flushed = !atomic_load_explicit(&link->handling, memory_order_acquire);
+    coxi_unlock(&psc->lock);
+    return flushed;
+}
+
 TEST(ps_client_sends_later_requests_with_the_flush)
 {
     struct fake_ps ps;
@@ -267,6 +281,7 @@ TEST(ps_client_sends_later_requests_with_the_flush)
     struct coxi_message message = {.kind = COXI_COUNT};
     fake_ps_start(&ps, NULL, 1);
     client_open_to(&client, &ps);
+    coxi_test_until(is_flushed, &client, "the end of the greeting");
     for (int i = 0; i < 10; i++) {
         asked_init(&asked[i], &client);
         assert_code(0, coxi_psc_submit(client.psc, &message, &asked[i].request, true));
