@@ -6,17 +6,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/place.h"
 #include "common/error.h"
 #include "common/file.h"
 
 /* The directory that contains the checkpoint at `path`. */
 static int directory_of(const char *path, char ret[PATH_MAX])
 {
-    if (realpath(path, ret) == NULL) {
-        return coxi_error_errno(COX_ENOENT, "cannot read %s", path);
+    int r = coxi_place_real(path, ret);
+    if (r == 0) {
+        *strrchr(ret, '/') = '\0';
     }
-    *strrchr(ret, '/') = '\0';
-    return 0;
+    return r;
 }
 
 static int add_link(struct coxi_chain *chain, const char *path)

@@ -1,18 +1,16 @@
 /* See checkpoint.h; checkpoint_parts.c puts the contents of the shards together. */
 #include "checkpoint/checkpoint_internal.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <fnmatch.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "checkpoint/backlog.h"
+#include "checkpoint/hold.h"
 #include "checkpoint/overlay.h"
+#include "checkpoint/place.h"
 #include "common/error.h"
 #include "common/file.h"
 
@@ -24,59 +22,6 @@ int coxi_opening_fault(struct coxi_opening *opening, int code)
     }
     opening->fault(opening->arg, coxi_error_text());
     return 0;
-}
-
-/* ---- the lock */
-
-/* `type`: F_RDLCK or F_WRLCK, on the whole file. */
-static struct flock whole_file(short type)
-{
-    return (struct flock){.l_type = type, .l_whence = SEEK_SET};
-}
-
-int coxi_checkpoint_hold(const char *path, int *ret)
-{
-    char file[PATH_MAX];
-    struct stat st;
-    int r = coxi_path(file, "%s/manifest.json", path);
-    if (r != 0) {
-        return r;
-    }
-    int fd = open(file, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        return coxi_error_errno(errno == ENOENT ? COX_ENOENT : COX_EIO,
-                                "cannot read %s", file);
-    }
-    struct flock lock = whole_file(F_RDLCK);
-    if (fcntl(fd, F_OFD_SETLK, &lock) != 0) {
-        r = errno == EAGAIN || errno == EACCES
-                ? coxi_error(COX_ENOENT, "%s is being deleted", path)
-                : coxi_error_errno(COX_EIO, "cannot lock %s", file);
-    } else if (fstat(fd, &st) != 0 || st.st_nlink == 0) {
-        r = coxi_error(COX_ENOENT, "%s has been deleted", path);
-    }
-    if (r != 0) {
-        (void)close(fd);
-        return r;
-    }
-    *ret = fd;
-    return 0;
-}
-
-bool coxi_checkpoint_is_read(const char *path)
-{
-    char file[PATH_MAX];
-    if (coxi_path(file, "%s/manifest.json", path) != 0) {
-        return false;
-    }
-    int fd = open(file, O_RDONLY | O_CLOEXEC);
-    struct flock lock = whole_file(F_WRLCK);
-    bool is_read =
-        fd >= 0 && fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type == F_RDLCK;
-    if (fd >= 0) {
-        (void)close(fd);
-    }
-    return is_read;
 }
 
 /* ---- shards */
@@ -134,7 +79,9 @@ static int open_file(const struct coxi_opening *opening,
     struct coxi_st_file *opened = NULL;
     char file[PATH_MAX];
     int r = coxi_path(file, "%s/%s", link->path, shard->file);
-    if (r == 0) {
+    if (r == 0 && crc32 != NULL && coxi_place_in_store(file)) {
+        r = coxi_st_open_copy(file, shard->bytes, *crc32, &opened);
+    } else if (r == 0) {
         r = coxi_st_open(file, shard->bytes, crc32, &opened);
     }
     if (r == 0) {
@@ -229,8 +176,9 @@ static int check_number(const struct coxi_checkpoint *checkpoint)
     char real[PATH_MAX];
     (void)snprintf(expected, sizeof(expected), "ckpt-%" PRIu64,
                    checkpoint->manifest->number);
-    if (realpath(checkpoint->path, real) == NULL) {
-        return coxi_error_errno(COX_EIO, "cannot find %s", checkpoint->path);
+    int r = coxi_place_real(checkpoint->path, real);
+    if (r != 0) {
+        return r;
     }
     const char *name = strrchr(real, '/') + 1;
     return strcmp(name, expected) == 0
@@ -244,7 +192,7 @@ static int open_all(struct coxi_opening *opening, const char *path)
     struct coxi_checkpoint *checkpoint = opening->checkpoint;
     int r = coxi_path(checkpoint->path, "%s", path);
     if (r == 0) {
-        r = coxi_checkpoint_hold(path, &checkpoint->lock);
+        r = coxi_hold_take(path, &checkpoint->hold);
     }
     if (r == 0) {
         r = coxi_chain_read(path, &opening->chain);
@@ -272,7 +220,6 @@ static int open_with(struct coxi_opening *opening, const char *path)
     if (opening->checkpoint == NULL) {
         return coxi_error_memory("a checkpoint");
     }
-    opening->checkpoint->lock = -1;
     int r = open_all(opening, path);
     if (opening->chain.n > 0) {
         opening->chain.links[0].manifest = NULL;
@@ -320,9 +267,7 @@ void coxi_checkpoint_close(struct coxi_checkpoint *checkpoint)
     free(checkpoint->wholes);
     free(checkpoint->shards);
     coxi_manifest_free(checkpoint->manifest);
-    if (checkpoint->lock >= 0) {
-        (void)close(checkpoint->lock);
-    }
+    coxi_hold_release(checkpoint->hold);
     free(checkpoint);
 }
 

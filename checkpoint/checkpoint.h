@@ -7,9 +7,9 @@
  * and that each variable of the manifest is there with type and shape. The files are
  * not trusted.
  *
- * The pruner does not delete an open checkpoint: a reader holds a shared lock on the
- * manifest (an open file description lock of fcntl), and the pruner takes that lock
- * exclusively, without waiting, before it deletes (checkpoint/checkpoints.h).
+ * The pruner does not delete an open checkpoint (checkpoint/hold.h). From a store, shards are
+ * copied into files without a name in $TMPDIR first, because readers jump about in them;
+ * only lists of checkpoints read them in the store.
  *
  * Threads: any number of threads may read a checkpoint. Cost: opening reads every byte
  * once, for the checksums, and keeps none in memory. Exception: the tables of a chain
@@ -50,9 +50,11 @@ struct coxi_whole {
     size_t n_pieces;
 };
 
+struct coxi_hold;
+
 struct coxi_checkpoint {
     char path[PATH_MAX]; /* ".../ckpt-3" */
-    int lock;            /* the descriptor that holds the lock */
+    struct coxi_hold *hold;
     struct coxi_manifest *manifest;
     struct coxi_st_file **shards; /* by ps */
     struct coxi_whole *wholes;    /* by variable: its values first, then by part */
@@ -70,7 +72,7 @@ enum coxi_checkpoint_depth {
 };
 
 /*
- * Opens the checkpoint in directory `path` (".../ckpt-3"). COX_ENOENT: there is none,
+ * Opens the checkpoint `path` (".../ckpt-3"). COX_ENOENT: there is none,
  * or it is being deleted; COX_EIO; COX_ECHECKSUM; COX_EFORMAT. The text names the file.
  */
 int coxi_checkpoint_open(const char *path, enum coxi_checkpoint_depth depth,
@@ -97,14 +99,5 @@ coxi_checkpoint_variable(const struct coxi_checkpoint *checkpoint, const char *n
  * also matches '/'; "@(a|b*)" matches one of several. NULL matches all names.
  */
 bool coxi_name_matches(const char *pattern, const char *name);
-
-/*
- * Keeps the pruner from deleting the checkpoint in directory `path` until *ret, a
- * descriptor, is closed. COX_ENOENT: there is none, or it is being deleted; COX_EIO.
- */
-int coxi_checkpoint_hold(const char *path, int *ret);
-
-/* True while somebody has the checkpoint in directory `path` open. */
-bool coxi_checkpoint_is_read(const char *path);
 
 #endif

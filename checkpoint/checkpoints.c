@@ -1,9 +1,7 @@
 /* See checkpoints.h. Blocks. Cost: one reading of the directory, and the deletions. */
 #include "checkpoint/checkpoints.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +9,11 @@
 #include <unistd.h>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/draft.h"
+#include "checkpoint/hold.h"
 #include "checkpoint/latest.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/place.h"
 #include "common/error.h"
 #include "common/file.h"
 
@@ -42,42 +43,70 @@ static int by_number(const void *a, const void *b)
                                   : x->unfinished - y->unfinished;
 }
 
+struct list {
+    struct coxi_listed *all;
+    size_t n;
+    size_t capacity;
+};
+
+static int add_one(struct list *list, const struct coxi_listed *one)
+{
+    if (list->n == list->capacity) {
+        size_t capacity = list->capacity * 2 + 16;
+        struct coxi_listed *more = realloc(list->all, capacity * sizeof(*list->all));
+        if (more == NULL) {
+            return coxi_error_memory("a list of checkpoints");
+        }
+        list->all = more;
+        list->capacity = capacity;
+    }
+    list->all[list->n++] = *one;
+    return 0;
+}
+
+static int add_name(void *arg, const char *name)
+{
+    struct coxi_listed one;
+    return parse_name(name, &one) ? add_one(arg, &one) : 0;
+}
+
+/* An object of a checkpoint. Those of a checkpoint follow each other in a list. */
+static int add_object(void *arg, const struct coxi_s3_object *object)
+{
+    struct list *list = arg;
+    char name[64];
+    size_t len = strcspn(object->key, "/");
+    struct coxi_listed one;
+    (void)snprintf(name, sizeof(name), "%.*s", (int)len, object->key);
+    if (len >= sizeof(name) || object->key[len] == '\0' || !parse_name(name, &one) ||
+        one.unfinished) {
+        return 0;
+    }
+    one.unfinished = true;
+    int r = 0;
+    if (list->n == 0 || list->all[list->n - 1].number != one.number) {
+        r = add_one(list, &one);
+    }
+    if (r == 0 && strcmp(object->key + len, "/manifest.json") == 0) {
+        list->all[list->n - 1].unfinished = object->bytes <= COXI_DRAFT_BYTES_MAX;
+    }
+    return r;
+}
+
 int coxi_checkpoints_list(const char *dir, struct coxi_listed **ret, size_t *ret_n)
 {
-    struct coxi_listed *all = NULL;
-    size_t n = 0;
-    size_t capacity = 0;
-    int r = 0;
-    DIR *stream = opendir(dir);
-    if (stream == NULL) {
-        return coxi_error_errno(errno == ENOENT ? COX_ENOENT : COX_EIO,
-                                "cannot read the directory %s", dir);
-    }
-    for (struct dirent *entry; r == 0 && (entry = readdir(stream)) != NULL;) {
-        struct coxi_listed one;
-        if (!parse_name(entry->d_name, &one)) {
-            continue;
-        }
-        if (n == capacity) {
-            capacity = capacity * 2 + 16;
-            struct coxi_listed *more = realloc(all, capacity * sizeof(*all));
-            r = more == NULL ? coxi_error_memory("a list of checkpoints") : 0;
-            all = more != NULL ? more : all;
-        }
-        if (r == 0) {
-            all[n++] = one;
-        }
-    }
-    (void)closedir(stream);
+    struct list list = {0};
+    int r = coxi_place_in_store(dir) ? coxi_stored_list(dir, "ckpt-", add_object, &list)
+                                     : coxi_place_names(dir, "ckpt-", add_name, &list);
     if (r != 0) {
-        free(all);
+        free(list.all);
         return r;
     }
-    if (n > 0) {
-        qsort(all, n, sizeof(*all), by_number);
+    if (list.n > 0) {
+        qsort(list.all, list.n, sizeof(*list.all), by_number);
     }
-    *ret = all;
-    *ret_n = n;
+    *ret = list.all;
+    *ret_n = list.n;
     return 0;
 }
 
@@ -126,7 +155,8 @@ bool coxi_checkpoint_is_one(const char *path)
     size_t n_digits =
         strncmp(name, "ckpt-", 5) == 0 ? strspn(name + 5, "0123456789") : 0;
     return (n_digits > 0 && name[5 + n_digits] == '\0') ||
-           (coxi_path(file, "%s/manifest.json", path) == 0 && access(file, F_OK) == 0);
+           (!coxi_place_in_store(path) &&
+            coxi_path(file, "%s/manifest.json", path) == 0 && access(file, F_OK) == 0);
 }
 
 /* Finds the checkpoint that `path` means: its directory and number. */
@@ -165,55 +195,19 @@ int coxi_checkpoint_use(const char *path, enum coxi_checkpoint_depth depth,
 
 /* ---- retention */
 
-/* Deletes a checkpoint. COX_EBUSY: it is being read, and stays; COX_EIO. */
-static int delete_one(const char *dir, uint64_t number)
-{
-    char path[PATH_MAX];
-    char file[PATH_MAX];
-    char temporary[PATH_MAX];
-    int r = coxi_path(path, "%s/ckpt-%" PRIu64, dir, number);
-    if (r == 0) {
-        r = coxi_path(file, "%s/manifest.json", path);
-    }
-    if (r == 0) {
-        r = coxi_path(temporary, "%s.tmp", path);
-    }
-    if (r != 0) {
-        return r;
-    }
-    /* If there is no manifest, no reader can have the checkpoint open. */
-    int fd = open(file, O_RDWR | O_CLOEXEC);
-    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    if (fd < 0 && errno != ENOENT) {
-        return coxi_error_errno(COX_EIO, "cannot delete %s: cannot lock %s", path,
-                                file);
-    }
-    if (fd >= 0 && fcntl(fd, F_OFD_SETLK, &lock) != 0) {
-        r = coxi_error_errno(COX_EBUSY, "cannot delete %s: it is being read", path);
-    } else if (rename(path, temporary) != 0) {
-        r = coxi_error_errno(COX_EIO, "cannot delete %s", path);
-    } else {
-        coxi_directory_remove(temporary);
-    }
-    if (fd >= 0) {
-        (void)close(fd);
-    }
-    return r;
-}
-
 /* Deletes a checkpoint or, with `dry_run`, only finds out whether it could be deleted.
  * Returns the checkpoint's fate. */
 static enum coxi_fate decide(const char *dir, uint64_t number, bool dry_run)
 {
     char path[PATH_MAX];
     if (!dry_run) {
-        int r = delete_one(dir, number);
+        int r = coxi_draft_delete(dir, number);
         return r == 0           ? COXI_FATE_DELETED
                : r == COX_EBUSY ? COXI_FATE_READ
                                 : COXI_FATE_FAILED;
     }
     bool is_read = coxi_path(path, "%s/ckpt-%" PRIu64, dir, number) == 0 &&
-                   coxi_checkpoint_is_read(path);
+                   coxi_hold_is_taken(path);
     return is_read ? COXI_FATE_READ : COXI_FATE_DELETED;
 }
 
@@ -288,6 +282,9 @@ int coxi_checkpoints_prune(
     size_t n = 0;
     char failure[COXI_ERROR_TEXT_MAX] = "";
     int r = coxi_latest_read(dir, &p.latest);
+    if (r == 0 && !dry_run) {
+        coxi_hold_forget_dead(dir);
+    }
     if (r == 0) {
         r = coxi_checkpoints_list(dir, &all, &n);
     }
@@ -324,10 +321,8 @@ void coxi_checkpoints_remove_unfinished(const char *dir)
         return;
     }
     for (size_t i = 0; i < n; i++) {
-        char path[PATH_MAX];
-        if (all[i].unfinished &&
-            coxi_path(path, "%s/ckpt-%" PRIu64 ".tmp", dir, all[i].number) == 0) {
-            coxi_directory_remove(path);
+        if (all[i].unfinished) {
+            coxi_draft_sweep(dir, all[i].number);
         }
     }
     free(all);

@@ -1,21 +1,17 @@
-/*
- * See generation.h. A file gets its name when it is complete (link), so a reader never
- * sees a part of it. The second client that tries a name finds it taken, and looks
- * again.
- */
+/* See generation.h. The second client that tries a name finds it taken, and looks
+ * again. */
 #include "checkpoint/generation.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "checkpoint/checkpoints.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/place.h"
 #include "common/error.h"
 #include "common/file.h"
 
@@ -39,25 +35,35 @@ static uint64_t number_of(const char *name)
     return errno == 0 && *end == '\0' ? number : 0;
 }
 
+struct looking {
+    const char *dir;
+    uint64_t below;
+    uint64_t highest;
+};
+
+static int look_at(void *arg, const char *name)
+{
+    struct looking *looking = arg;
+    char path[PATH_MAX];
+    uint64_t number = number_of(name);
+    looking->highest = number > looking->highest ? number : looking->highest;
+    if (number != 0 && number < looking->below &&
+        coxi_path(path, "%s/%s", looking->dir, name) == 0) {
+        (void)coxi_place_remove(path);
+    }
+    return 0;
+}
+
 /* Finds the highest generation in the directory; removes the files of generations below
  * `below`. */
 static int look(const char *dir, uint64_t below, uint64_t *ret)
 {
-    uint64_t highest = 0;
-    DIR *stream = opendir(dir);
-    if (stream == NULL) {
-        return coxi_error_errno(COX_EIO, "cannot read the directory %s", dir);
+    struct looking looking = {.dir = dir, .below = below};
+    int r = coxi_place_names(dir, prefix, look_at, &looking);
+    if (r != 0) {
+        return r == COX_ENOENT ? coxi_error(COX_EIO, "%s", coxi_error_text()) : r;
     }
-    /* NOLINTNEXTLINE(concurrency-mt-unsafe): a stream of our own */
-    for (struct dirent *entry; (entry = readdir(stream)) != NULL;) {
-        uint64_t number = number_of(entry->d_name);
-        highest = number > highest ? number : highest;
-        if (number != 0 && number < below) {
-            (void)unlinkat(dirfd(stream), entry->d_name, 0);
-        }
-    }
-    (void)closedir(stream);
-    *ret = highest;
+    *ret = looking.highest;
     return 0;
 }
 
@@ -70,7 +76,7 @@ static int read_run(const char *dir, uint64_t generation, uint64_t *ret_run)
     size_t len = 0;
     int r = coxi_path(path, "%s/%s%" PRIu64, dir, prefix, generation);
     if (r == 0) {
-        r = coxi_file_read(path, FILE_BYTES_MAX, &text, &len);
+        r = coxi_place_read(path, FILE_BYTES_MAX, &text, &len);
     }
     if (r != 0) {
         return r;
@@ -118,24 +124,12 @@ static int find_run(const char *dir, struct coxi_session *session)
 static int make(const char *dir, const struct coxi_session *session)
 {
     char path[PATH_MAX];
-    char temporary[PATH_MAX];
     char text[128];
     int len = snprintf(text, sizeof(text),
                        "{\"run\": \"%016" PRIx64 "\", \"token\": \"%016" PRIx64 "\"}\n",
                        session->run, session->token);
     int r = coxi_path(path, "%s/%s%" PRIu64, dir, prefix, session->generation);
-    if (r == 0) {
-        r = coxi_path(temporary, "%s/.%s%016" PRIx64, dir, prefix, session->token);
-    }
-    if (r == 0) {
-        r = coxi_file_write(temporary, text, (size_t)len);
-    }
-    if (r == 0 && link(temporary, path) != 0) {
-        r = coxi_error_errno(errno == EEXIST ? COX_EEXIST : COX_EIO, "cannot make %s",
-                             path);
-    }
-    (void)unlink(temporary);
-    return r == 0 ? coxi_directory_sync(dir) : r;
+    return r == 0 ? coxi_place_write_new(path, text, (size_t)len, session->token) : r;
 }
 
 /* ---- claiming */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/place.h"
 #include "common/error.h"
 #include "common/file.h"
 
@@ -32,7 +33,7 @@ int coxi_latest_read(const char *dir, uint64_t *ret_number)
     size_t len = 0;
     int r = coxi_path(path, "%s/LATEST", dir);
     if (r == 0) {
-        r = coxi_file_read(path, LATEST_MAX, &line, &len);
+        r = coxi_place_read(path, LATEST_MAX, &line, &len);
     }
     if (r != 0 && r != COX_ELIMIT) {
         return r;
@@ -52,8 +53,5 @@ int coxi_latest_write(const char *dir, uint64_t number)
     char line[64];
     int r = coxi_path(path, "%s/LATEST", dir);
     int len = snprintf(line, sizeof(line), "ckpt-%" PRIu64 "\n", number);
-    if (r == 0) {
-        r = coxi_file_write(path, line, (size_t)len);
-    }
-    return r == 0 ? coxi_directory_sync(dir) : r;
+    return r == 0 ? coxi_place_write(path, line, (size_t)len) : r;
 }

@@ -15,6 +15,8 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "checkpoint/draft.h"
+#include "checkpoint/place.h"
 #include "common/dtype.h"
 #include "common/error.h"
 #include "common/file.h"
@@ -463,12 +465,14 @@ int coxi_manifest_read(const char *path, struct coxi_manifest **ret)
     size_t len = 0;
     int r = coxi_path(file, "%s/manifest.json", path);
     if (r == 0) {
-        r = coxi_file_read(file, COXI_MANIFEST_BYTES_MAX, &text, &len);
+        r = coxi_place_read(file, COXI_MANIFEST_BYTES_MAX, &text, &len);
     }
     if (r != 0) {
         return r;
     }
-    r = check_seal(file, (const char *)text, len);
+    r = coxi_place_in_store(path) && len <= COXI_DRAFT_BYTES_MAX
+            ? coxi_error(COX_ENOENT, "%s is being written, or deleted", path)
+            : check_seal(file, (const char *)text, len);
     if (r == 0) {
         r = parse(file, (const char *)text, len, ret);
     }

@@ -1,13 +1,15 @@
 /*
- * Checkpoints as directories:
+ * Checkpoints:
  *
  *   <dir>/ckpt-<n>/ps-<i>-of-<m>.safetensors    a shard: values of a ps (ps/snapshot.c)
  *   <dir>/ckpt-<n>/backlog.safetensors          closures that some ps lack (backlog.h)
  *   <dir>/ckpt-<n>/manifest.json                lists files and variables, with crc32s
  *   <dir>/LATEST                                "ckpt-<n>\n"
  *
- * A checkpoint is written as ckpt-<n>.tmp, and renamed when it is complete and on disk.
- * So a name without .tmp means a complete checkpoint. LATEST is written after that.
+ * <dir> is a directory or s3://BUCKET/PREFIX (checkpoint/place.h). In a directory, a
+ * checkpoint is written as ckpt-<n>.tmp, and renamed when it is complete and on disk. So a
+ * name without .tmp means a complete checkpoint. checkpoint/draft.h says how it is in a
+ * store. LATEST is written after that.
  */
 #ifndef COXI_CHECKPOINT_MANIFEST_H
 #define COXI_CHECKPOINT_MANIFEST_H
@@ -77,6 +79,9 @@ struct coxi_manifest {
 /* "ps-0-of-2.safetensors" */
 void coxi_manifest_file(uint32_t ps, uint32_t n_ps, char ret[64]);
 
+/* The text of manifest.json, for free(). COX_ENOMEM. */
+int coxi_manifest_text(const struct coxi_manifest *manifest, char **ret);
+
 /* Writes manifest.json into directory `path` and syncs it to disk. COX_EIO,
  * COX_ENOMEM. */
 int coxi_manifest_write(const struct coxi_manifest *manifest, const char *path);
@@ -88,8 +93,8 @@ int coxi_manifest_write(const struct coxi_manifest *manifest, const char *path);
  */
 char *coxi_manifest_seal(const char *text);
 
-/* Reads and checks the manifest of the checkpoint in directory `path`. COX_ENOENT:
- * there is none; COX_EIO; COX_ENOMEM; COX_ECHECKSUM: it was changed or damaged after it
+/* Reads and checks the manifest of the checkpoint `path` (".../ckpt-3"). COX_ENOENT:
+ * there is none, or it is a draft (checkpoint/draft.h); COX_EIO; COX_ENOMEM; COX_ECHECKSUM: it was changed or damaged after it
  * was written; COX_EFORMAT says what is wrong. The file is not trusted. */
 int coxi_manifest_read(const char *path, struct coxi_manifest **ret);
 void coxi_manifest_free(struct coxi_manifest *manifest); /* takes NULL */

@@ -179,20 +179,25 @@ static char *manifest_text(const struct coxi_manifest *m)
     return sealed;
 }
 
-int coxi_manifest_write(const struct coxi_manifest *manifest, const char *path)
+int coxi_manifest_text(const struct coxi_manifest *manifest, char **ret)
 {
-    char file[PATH_MAX];
-    int r = coxi_path(file, "%s/manifest.json", path);
-    if (r != 0) {
-        return r;
-    }
     errno = 0;
     char *text = manifest_text(manifest);
     if (text == NULL || errno == ENOMEM) {
         free(text);
         return coxi_error_memory("a manifest");
     }
-    r = coxi_file_write(file, text, strlen(text));
+    *ret = text;
+    return 0;
+}
+
+int coxi_manifest_write(const struct coxi_manifest *manifest, const char *path)
+{
+    char file[PATH_MAX];
+    char *text = NULL;
+    int r = coxi_path(file, "%s/manifest.json", path);
+    r = r == 0 ? coxi_manifest_text(manifest, &text) : r;
+    r = r == 0 ? coxi_file_write(file, text, strlen(text)) : r;
     free(text);
     return r == 0 ? coxi_directory_sync(path) : r;
 }

@@ -1,152 +1,274 @@
-/* See place.h: files on disk. The kernel is asked to start writing to the disk at once:
- * otherwise the fsync at the end would wait for most of the file. */
+/* See place.h: chooses between files and objects; short files, and directories. */
 #include "checkpoint/place.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/beneath.h"
-#include "common/disk.h"
+#include "checkpoint/place_internal.h"
+#include "checkpoint/stored.h"
+#include "common/clock.h"
 #include "common/error.h"
 #include "common/file.h"
+#include "common/rand.h"
 
-struct file {
-    int fd;
-    char *root; /* or NULL */
-    char *path;
+enum {
+    APPENDS_MAX = 64,              /* tries */
+    APPENDED_BYTES_MAX = 64 << 20, /* of a file in a store */
 };
 
-static void file_free(struct file *file)
+bool coxi_place_in_store(const char *path)
 {
-    if (file->fd >= 0) {
-        (void)close(file->fd);
-    }
-    free(file->root);
-    free(file->path);
-    free(file);
+    return coxi_s3_is_url(path);
 }
 
-static int file_new(const char *root, const char *path, struct file **ret)
+int coxi_place_real(const char *path, char ret[PATH_MAX])
 {
-    struct file *file = calloc(1, sizeof(*file));
-    if (file == NULL) {
-        return coxi_error_memory("a checkpoint file");
+    if (!coxi_place_in_store(path)) {
+        return realpath(path, ret) != NULL
+                   ? 0
+                   : coxi_error_errno(errno == ENOENT ? COX_ENOENT : COX_EIO,
+                                      "cannot find %s", path);
     }
-    file->fd = -1;
-    file->root = root != NULL ? strdup(root) : NULL;
-    file->path = strdup(path);
-    if (file->path == NULL || (file->root == NULL) != (root == NULL)) {
-        file_free(file);
-        return coxi_error_memory("a checkpoint file");
-    }
-    *ret = file;
-    return 0;
+    return coxi_stored_plain(path, ret);
 }
 
-/* ---- a sink */
+/* ---- long files */
 
-static int file_write(void *arg, uint64_t at, const void *data, size_t len)
+int coxi_place_create(const char *root, const char *path, uint64_t bytes,
+                      struct coxi_file_sink *ret)
 {
-    const struct file *file = arg;
-    const uint8_t *from = data;
-    size_t done = 0;
-    while (done < len) {
-        ssize_t n = pwrite(file->fd, from + done, len - done, (off_t)(at + done));
-        if (n < 0 && errno != EINTR) {
-            return coxi_error_errno(COX_EIO, "cannot write %s", file->path);
-        }
-        done += n > 0 ? (size_t)n : 0;
-    }
-    /* If the file system cannot do this, fsync does it. */
-    (void)sync_file_range(file->fd, (off_t)at, (off_t)len, SYNC_FILE_RANGE_WRITE);
-    return 0;
-}
-
-static void file_abandon(void *arg)
-{
-    struct file *file = arg;
-    coxi_beneath_remove(file->root, file->path);
-    file_free(file);
-}
-
-static int file_finish(void *arg)
-{
-    struct file *file = arg;
-    if (coxi_disk_sync(file->fd) != 0) {
-        int r = coxi_error_errno(COX_EIO, "cannot write %s to disk", file->path);
-        file_abandon(file);
-        return r;
-    }
-    file_free(file);
-    return 0;
-}
-
-int coxi_place_create(const char *root, const char *path, struct coxi_file_sink *ret)
-{
-    struct file *file;
-    int r = file_new(root, path, &file);
-    if (r != 0) {
-        return r;
-    }
-    r = coxi_beneath_create(root, path, &file->fd);
-    if (r != 0) {
-        file_free(file);
-        return r;
-    }
-    *ret = (struct coxi_file_sink){file_write, file_finish, file_abandon, file};
-    return 0;
-}
-
-/* ---- a source */
-
-static int file_read(void *arg, uint64_t at, void *to, size_t len)
-{
-    const struct file *file = arg;
-    ssize_t n = coxi_fd_read_at(file->fd, at, to, len);
-    if (n < 0) {
-        return coxi_error_errno(COX_EIO, "cannot read %s at byte %llu", file->path,
-                                (unsigned long long)at);
-    }
-    return (size_t)n == len
-               ? 0
-               : coxi_error(COX_EFORMAT,
-                            "%s has no byte %llu: it was shortened while it was read",
-                            file->path, (unsigned long long)at + (size_t)n);
+    return coxi_place_in_store(path) ? coxi_place_store_create(root, path, bytes, ret)
+                                     : coxi_place_file_create(root, path, ret);
 }
 
 int coxi_place_open(const char *root, const char *path, uint64_t bytes,
                     struct coxi_file_source *ret)
 {
-    struct stat st;
-    struct file *file;
-    int r = file_new(root, path, &file);
-    if (r != 0) {
-        return r;
-    }
-    r = coxi_beneath_open(root, path, &file->fd);
-    if (r == 0 && fstat(file->fd, &st) != 0) {
-        r = coxi_error_errno(COX_EIO, "cannot read %s", path);
-    }
-    if (r == 0 && (uint64_t)st.st_size != bytes) {
-        r = coxi_error(COX_EFORMAT, "%s has %lld bytes where %llu belong", path,
-                       (long long)st.st_size, (unsigned long long)bytes);
-    }
-    if (r != 0) {
-        file_free(file);
-        return r;
-    }
-    *ret = (struct coxi_file_source){file_read, file};
-    return 0;
+    return coxi_place_in_store(path) ? coxi_place_store_open(root, path, bytes, ret)
+                                     : coxi_place_file_open(root, path, bytes, ret);
 }
 
 void coxi_place_close(struct coxi_file_source *source)
 {
-    if (source->arg != NULL) {
-        file_free(source->arg);
-        source->arg = NULL;
+    if (source->arg == NULL) {
+        return;
     }
+    if (coxi_place_is_file(source)) {
+        coxi_place_file_close(source);
+    } else {
+        coxi_place_store_close(source);
+    }
+    source->arg = NULL;
+}
+
+/* ---- short files */
+
+/* Splits a path at its last slash; *ret_name points into `path`. */
+static int split(const char *path, char ret_dir[PATH_MAX], const char **ret_name)
+{
+    const char *slash = strrchr(path, '/');
+    *ret_name = slash != NULL ? slash + 1 : path;
+    if (slash == NULL) {
+        return coxi_path(ret_dir, ".");
+    }
+    size_t len = slash > path ? (size_t)(slash - path) : 1;
+    return coxi_path(ret_dir, "%.*s", (int)len, path);
+}
+
+int coxi_place_read(const char *path, size_t max, uint8_t **ret, size_t *ret_len)
+{
+    return coxi_place_in_store(path) ? coxi_stored_read(path, max, ret, ret_len, NULL)
+                                     : coxi_file_read(path, max, ret, ret_len);
+}
+
+int coxi_place_write(const char *path, const void *bytes, size_t len)
+{
+    char dir[PATH_MAX];
+    const char *name;
+    if (coxi_place_in_store(path)) {
+        return coxi_stored_write(path, bytes, len);
+    }
+    int r = split(path, dir, &name);
+    r = r == 0 ? coxi_file_write(path, bytes, len) : r;
+    return r == 0 ? coxi_directory_sync(dir) : r;
+}
+
+/* A file gets its name when it is complete (link), so no reader sees a part of it. */
+static int write_new_file(const char *path, const void *bytes, size_t len,
+                          uint64_t token)
+{
+    char dir[PATH_MAX];
+    char temporary[PATH_MAX];
+    const char *name;
+    int r = split(path, dir, &name);
+    r = r == 0 ? coxi_path(temporary, "%s/.%s%016" PRIx64, dir, name, token) : r;
+    r = r == 0 ? coxi_file_write(temporary, bytes, len) : r;
+    if (r != 0) {
+        return r;
+    }
+    if (link(temporary, path) != 0) {
+        r = coxi_error_errno(errno == EEXIST ? COX_EEXIST : COX_EIO, "cannot make %s",
+                             path);
+    }
+    (void)unlink(temporary);
+    return r == 0 ? coxi_directory_sync(dir) : r;
+}
+
+int coxi_place_write_new(const char *path, const void *bytes, size_t len,
+                         uint64_t token)
+{
+    return coxi_place_in_store(path) ? coxi_stored_write_new(path, bytes, len, NULL)
+                                     : write_new_file(path, bytes, len, token);
+}
+
+/* True if the file ends within a line, which its writer could not finish. */
+static bool ends_amidst(int fd)
+{
+    char last = '\n';
+    off_t len = lseek(fd, 0, SEEK_END);
+    return len > 0 && pread(fd, &last, 1, len - 1) == 1 && last != '\n';
+}
+
+static int append_to_file(const char *path, const char *line)
+{
+    int r = 0;
+    int fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+    if (fd < 0) {
+        return coxi_error_errno(COX_EIO, "cannot write %s", path);
+    }
+    size_t len = strlen(line);
+    bool written = !ends_amidst(fd) || write(fd, "\n", 1) == 1;
+    written = written && write(fd, line, len) == (ssize_t)len;
+    if (!written) {
+        r = coxi_error_errno(COX_EIO, "cannot write %s", path);
+    }
+    if (close(fd) != 0 && r == 0) {
+        r = coxi_error_errno(COX_EIO, "cannot write %s", path);
+    }
+    return r;
+}
+
+/* Appends, unless another process has written the object meanwhile (COX_ECONFLICT). */
+static int append_once(const char *url, const char *line)
+{
+    struct coxi_stored_version old;
+    uint8_t *bytes = NULL;
+    size_t len = 0;
+    size_t more = strlen(line);
+    int r = coxi_stored_read(url, APPENDED_BYTES_MAX, &bytes, &len, &old);
+    if (r == COX_ENOENT) {
+        r = coxi_stored_write_new(url, line, more, NULL);
+        return r == COX_EEXIST ? COX_ECONFLICT : r;
+    }
+    uint8_t *longer = r == 0 ? realloc(bytes, len + more + 1) : NULL;
+    if (longer == NULL) {
+        free(bytes);
+        return r != 0 ? r : coxi_error_memory("a line of a file");
+    }
+    if (len > 0 && longer[len - 1] != '\n') {
+        longer[len++] = '\n';
+    }
+    memcpy(longer + len, line, more);
+    r = coxi_stored_replace(url, longer, len + more, &old, NULL);
+    free(longer);
+    return r;
+}
+
+int coxi_place_append(const char *path, const char *line)
+{
+    if (!coxi_place_in_store(path)) {
+        return append_to_file(path, line);
+    }
+    int r = COX_ECONFLICT;
+    for (int i = 0; i < APPENDS_MAX && r == COX_ECONFLICT; i++) {
+        r = append_once(path, line);
+    }
+    return coxi_stored_code(r);
+}
+
+int coxi_place_remove(const char *path)
+{
+    struct coxi_s3 *s3;
+    const char *key;
+    if (!coxi_place_in_store(path)) {
+        return unlink(path) == 0 || errno == ENOENT
+                   ? 0
+                   : coxi_error_errno(COX_EIO, "cannot remove %s", path);
+    }
+    int r = coxi_stored_open(path, &s3, &key);
+    if (r == 0) {
+        r = coxi_s3_remove(s3, key);
+        coxi_s3_close(s3);
+    }
+    return coxi_stored_code(r);
+}
+
+/* ---- directories */
+
+struct finder {
+    int (*found)(void *arg, const char *name);
+    void *arg;
+};
+
+static int tell_object(void *arg, const struct coxi_s3_object *object)
+{
+    const struct finder *finder = arg;
+    return finder->found(finder->arg, object->key);
+}
+
+int coxi_place_names(const char *dir, const char *prefix,
+                     int (*found)(void *arg, const char *name), void *arg)
+{
+    int r = 0;
+    if (coxi_place_in_store(dir)) {
+        struct finder finder = {found, arg};
+        return coxi_stored_list(dir, prefix, tell_object, &finder);
+    }
+    DIR *stream = opendir(dir);
+    if (stream == NULL) {
+        return coxi_error_errno(errno == ENOENT ? COX_ENOENT : COX_EIO,
+                                "cannot read the directory %s", dir);
+    }
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): a stream of our own */
+    for (struct dirent *entry; r == 0 && (entry = readdir(stream)) != NULL;) {
+        if (strncmp(entry->d_name, prefix, strlen(prefix)) == 0) {
+            r = found(arg, entry->d_name);
+        }
+    }
+    (void)closedir(stream);
+    return r;
+}
+
+/* In a store: writes with the conditions on which checkpoints depend. */
+static int try_conditions(const char *url)
+{
+    static const char text[] = "a test\n";
+    struct coxi_stored_version version;
+    int r = coxi_stored_write_new(url, text, strlen(text), &version);
+    if (r != 0) {
+        return r;
+    }
+    r = coxi_stored_replace(url, text, strlen(text) - 1, &version, NULL);
+    int removed = coxi_place_remove(url);
+    return r == 0 ? removed : coxi_stored_code(r);
+}
+
+int coxi_place_try(const char *dir)
+{
+    char path[PATH_MAX];
+    if (coxi_place_in_store(dir)) {
+        int r = coxi_path(path, "%s/.coxswain-write-test-%016" PRIx64, dir,
+                          coxi_random_id());
+        return r == 0 ? try_conditions(path) : r;
+    }
+    int r = coxi_directory_make(dir);
+    r = r == 0 ? coxi_path(path, "%s/.coxswain-write-test", dir) : r;
+    r = r == 0 ? coxi_file_write(path, "", 0) : r;
+    return r == 0 ? coxi_place_remove(path) : r;
 }

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "checkpoint/place.h"
 #include "common/beneath.h"
 #include "common/buffer.h"
 #include "common/crc.h"
@@ -175,10 +176,22 @@ static int read_header(struct coxi_st_file *file)
                : r;
 }
 
+static int set_path(struct coxi_st_file *file, const char *path, uint64_t bytes)
+{
+    file->len = bytes;
+    file->path = strdup(path);
+    return file->path != NULL ? 0 : coxi_error_memory("a checkpoint file");
+}
+
 static int open_file(const char *root, const char *path, uint64_t bytes,
                      struct coxi_st_file *file)
 {
     struct stat st;
+    if (coxi_place_in_store(path)) {
+        int r = coxi_place_open(root, path, bytes, &file->source);
+        file->owns_source = r == 0;
+        return r;
+    }
     int r = coxi_beneath_open(root, path, &file->fd);
     if (r != 0) {
         return r;
@@ -186,13 +199,16 @@ static int open_file(const char *root, const char *path, uint64_t bytes,
     if (fstat(file->fd, &st) != 0) {
         return coxi_error_errno(COX_EIO, "cannot read %s", path);
     }
-    if ((uint64_t)st.st_size != bytes || bytes == 0) {
-        return coxi_error(COX_EFORMAT, "%s has %lld bytes where %llu belong", path,
-                          (long long)st.st_size, (unsigned long long)bytes);
-    }
-    file->len = bytes;
-    file->path = strdup(path);
-    return file->path != NULL ? 0 : coxi_error_memory("a checkpoint file");
+    return (uint64_t)st.st_size == bytes && bytes > 0
+               ? 0
+               : coxi_error(COX_EFORMAT, "%s has %lld bytes where %llu belong", path,
+                            (long long)st.st_size, (unsigned long long)bytes);
+}
+
+static int damaged(const struct coxi_st_file *file, uint32_t crc, uint32_t belongs)
+{
+    return coxi_error(COX_ECHECKSUM, "%s is damaged: crc32 %08x where %08x belongs",
+                      file->path, crc, belongs);
 }
 
 /* Compares the checksum of the whole file. */
@@ -207,11 +223,7 @@ static int check_sum(const struct coxi_st_file *file, uint32_t belongs)
         crc = r == 0 ? coxi_crc32(crc, piece, n) : crc;
     }
     free(piece);
-    return r != 0 || crc == belongs
-               ? r
-               : coxi_error(COX_ECHECKSUM,
-                            "%s is damaged: crc32 %08x where %08x belongs", file->path,
-                            crc, belongs);
+    return r != 0 || crc == belongs ? r : damaged(file, crc, belongs);
 }
 
 struct coxi_st_file *coxi_st_file_new(void)
@@ -237,12 +249,35 @@ int coxi_st_open_beneath(const char *root, const char *path, uint64_t bytes,
         return coxi_error_memory("a checkpoint file");
     }
     int r = open_file(root, path, bytes, file);
+    r = r == 0 ? set_path(file, path, bytes) : r;
     if (r == 0 && crc32 != NULL) {
         r = check_sum(file, *crc32);
     }
     if (r == 0) {
         r = read_header(file);
     }
+    if (r != 0) {
+        coxi_st_close(file);
+        return r;
+    }
+    *ret = file;
+    return 0;
+}
+
+int coxi_st_open_copy(const char *path, uint64_t bytes, uint32_t crc32,
+                      struct coxi_st_file **ret)
+{
+    uint32_t crc = 0;
+    struct coxi_st_file *file = coxi_st_file_new();
+    if (file == NULL) {
+        return coxi_error_memory("a checkpoint file");
+    }
+    int r = set_path(file, path, bytes);
+    r = r == 0 ? coxi_place_fetch(path, bytes, &file->fd, &crc) : r;
+    if (r == 0 && crc != crc32) {
+        r = damaged(file, crc, crc32);
+    }
+    r = r == 0 ? read_header(file) : r;
     if (r != 0) {
         coxi_st_close(file);
         return r;
@@ -349,6 +384,9 @@ void coxi_st_close(struct coxi_st_file *file)
     if (file != NULL) {
         if (file->fd >= 0) {
             (void)close(file->fd);
+        }
+        if (file->owns_source) {
+            coxi_place_close(&file->source);
         }
         for (size_t i = 0; i < file->n_under; i++) {
             coxi_st_close(file->under[i]);

@@ -88,6 +88,11 @@ int coxi_st_open(const char *path, uint64_t bytes, const uint32_t *crc32,
 int coxi_st_open_beneath(const char *root, const char *path, uint64_t bytes,
                          const uint32_t *crc32, struct coxi_st_file **ret);
 
+/* The same for an object in a store, which is copied into a file without a name first
+ * (checkpoint/place.h). COX_ENOENT. */
+int coxi_st_open_copy(const char *path, uint64_t bytes, uint32_t crc32,
+                      struct coxi_st_file **ret);
+
 /* Reads from a source, which it borrows until coxi_st_close. Checks no checksum. Errors
  * of the source. */
 int coxi_st_open_from(const struct coxi_file_source *source, const char *name,

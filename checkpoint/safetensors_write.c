@@ -294,6 +294,16 @@ static int prepare(const char *path, const struct coxi_st_tensor *tensors, size_
     return 0;
 }
 
+/* Of the whole file. */
+static uint64_t bytes_of(const struct coxi_st_writer *writer)
+{
+    uint64_t bytes = writer->header_bytes;
+    for (size_t i = 0; i < writer->n_streams; i++) {
+        bytes += writer->streams[i].bytes;
+    }
+    return bytes;
+}
+
 /* Takes the sink and the header's text. */
 static int begin_file(struct coxi_st_writer *writer, const struct coxi_file_sink *sink,
                       char *header, struct coxi_st_writer **ret)
@@ -336,7 +346,7 @@ int coxi_st_create_beneath(const char *root, const char *path,
     if (r != 0) {
         return r;
     }
-    r = coxi_place_create(root, path, &sink);
+    r = coxi_place_create(root, path, bytes_of(writer), &sink);
     if (r != 0) {
         writer_free(writer);
         free(header);

@@ -7,6 +7,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoints.h"
+#include "checkpoint/hold.h"
 #include "checkpoint/latest.h"
 #include "cli/checkpoint.h"
 #include "cli/commands.h"
@@ -81,7 +82,7 @@ static struct line describe(const char *dir, const struct coxi_listed *listed,
     }
     int r = coxi_path(path, "%s/ckpt-%" PRIu64, dir, listed->number);
     if (r == 0) {
-        line.is_read = coxi_checkpoint_is_read(path);
+        line.is_read = coxi_hold_is_taken(path);
         r = coxi_checkpoint_open(path, COXI_CHECKPOINT_LISTED, &checkpoint);
     }
     if (r == 0) {

@@ -68,6 +68,6 @@ struct coxi_cluster_options {
          .type = COXI_OPTION_STRING,                                                   \
          .offset = offsetof(config, cluster.checkpoint_root),                          \
          .help = "the parameter servers write and read checkpoints only beneath this " \
-                 "directory, an absolute path"}
+                 "directory, an absolute path, or beneath s3://BUCKET/PREFIX"}
 
 #endif

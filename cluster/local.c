@@ -27,6 +27,7 @@
 #include "common/file.h"
 #include "common/sync.h"
 #include "common/unforked.h"
+#include "objects/s3.h"
 
 enum { STOP_MS = 1800, LIFELINE_FD = 3, PRINTS_FD = 4 };
 
@@ -191,8 +192,10 @@ static void add_all(struct arguments *arguments, const struct coxi_local *local,
     if (options->log_dir != NULL) {
         add(arguments, "--log-dir=%s", options->log_dir);
     }
-    if (options->checkpoint_dir != NULL &&
-        realpath(options->checkpoint_dir, root) != NULL) {
+    if (options->checkpoint_dir != NULL && coxi_s3_is_url(options->checkpoint_dir)) {
+        add(arguments, "--checkpoint-root=%s", options->checkpoint_dir);
+    } else if (options->checkpoint_dir != NULL &&
+               realpath(options->checkpoint_dir, root) != NULL) {
         add(arguments, "--checkpoint-root=%s", root);
     }
     if (has_stderr) {

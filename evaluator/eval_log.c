@@ -1,23 +1,20 @@
 /*
  * Results of evaluators: lines of JSON in <dir>/eval.jsonl, which evaluators append and
- * clients read. A line is appended with one write, so several evaluators may report to
- * one file. A line that was cut (the disk was full, its writer was killed) is skipped
+ * clients read. Several evaluators may report to one file (coxi_place_append). A line that was cut (the disk was full, its writer was killed) is skipped
  * by readers, and the next line begins on a line of its own. A host that loses its
  * power may leave NULs in the file. Lines are found by length, not as strings, so NULs
  * hide no line.
  *
  * Threads: the evaluator's; reading: any. Cost: reading is O(file).
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
+#include "checkpoint/place.h"
 #include "common/error.h"
 #include "common/file.h"
 #include "common/structs.h"
@@ -82,35 +79,11 @@ static char *line_of(const struct cox_eval *eval)
     return text;
 }
 
-/* True if the file ends within a line, which its writer could not finish. */
-static bool ends_amidst(int fd)
-{
-    char last = '\n';
-    off_t len = lseek(fd, 0, SEEK_END);
-    return len > 0 && pread(fd, &last, 1, len - 1) == 1 && last != '\n';
-}
-
 static int append(const char *dir, const char *text)
 {
     char path[PATH_MAX];
     int r = coxi_path(path, "%s/eval.jsonl", dir);
-    if (r != 0) {
-        return r;
-    }
-    int fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
-    if (fd < 0) {
-        return coxi_error_errno(COX_EIO, "cannot write %s", path);
-    }
-    size_t len = strlen(text);
-    bool written = !ends_amidst(fd) || write(fd, "\n", 1) == 1;
-    written = written && write(fd, text, len) == (ssize_t)len;
-    if (!written) {
-        r = coxi_error_errno(COX_EIO, "cannot write %s", path);
-    }
-    if (close(fd) != 0 && r == 0) {
-        r = coxi_error_errno(COX_EIO, "cannot write %s", path);
-    }
-    return r;
+    return r == 0 ? coxi_place_append(path, text) : r;
 }
 
 int cox_evaluator_report(struct cox_evaluator *evaluator,
@@ -227,7 +200,7 @@ int cox_evals_read(const char *dir, struct cox_evals **ret)
     }
     int r = coxi_path(path, "%s/eval.jsonl", dir);
     if (r == 0) {
-        r = coxi_file_read(path, EVALS_BYTES_MAX, &text, &len);
+        r = coxi_place_read(path, EVALS_BYTES_MAX, &text, &len);
     }
     if (r == 0) {
         r = take_lines(evals, (const char *)text, len);

@@ -20,6 +20,7 @@
 #include "checkpoint/checkpoints.h"
 #include "checkpoint/generation.h"
 #include "checkpoint/latest.h"
+#include "checkpoint/place.h"
 #include "checkpoint/row_index.h"
 #include "common/clock.h"
 #include "common/defaults.h"
@@ -28,6 +29,8 @@
 #include "common/initializer.h"
 #include "common/layout.h"
 #include "common/structs.h"
+
+enum { STORE_POLL_MS = 1000 }; /* a store is not asked ten times a second */
 
 struct loaded {
     struct coxi_checkpoint *checkpoint;
@@ -197,6 +200,9 @@ int cox_evaluator_open(const char *dir, const struct cox_evaluator_options *opti
     struct cox_evaluator *evaluator = calloc(1, sizeof(*evaluator));
     if (evaluator == NULL) {
         return coxi_error_memory("an evaluator");
+    }
+    if (o.poll_ms <= 0 && coxi_place_in_store(dir)) {
+        o.poll_ms = STORE_POLL_MS;
     }
     fill_in(&o);
     r = copy_names(&o);

@@ -131,6 +131,9 @@ struct coxi_s3_object {
     const char *key; /* relative to the URL's prefix */
     uint64_t bytes;
     const char *etag;
+    /* how long ago it was written, by the store's own clock, in whole seconds; -1: the
+     * store does not tell */
+    int64_t age_s;
 };
 
 /* Calls `found` with all objects whose key begins with `prefix` ("": all), sorted by key.

@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "common/error.h"
 
@@ -230,6 +231,14 @@ static int take_number(const char *text, uint64_t *ret)
     return 0;
 }
 
+/* "2026-01-31T23:59:59.000Z"; what has another form is not known, and told as 0. */
+static int64_t time_of(const char *text)
+{
+    struct tm tm = {0};
+    const char *rest = strptime(text, "%Y-%m-%dT%H:%M:%S", &tm);
+    return rest != NULL && (*rest == '.' || *rest == 'Z') ? (int64_t)timegm(&tm) : 0;
+}
+
 static int push_entry(struct reading *reading)
 {
     struct coxi_s3_page *page = &reading->page;
@@ -257,6 +266,10 @@ static int push_entry(struct reading *reading)
 static int take_part(struct reading *reading, const char *name, const char *text)
 {
     struct coxi_s3_entry *entry = &reading->entry;
+    if (strcmp(name, "LastModified") == 0) {
+        entry->modified_s = time_of(text);
+        return 0;
+    }
     return strcmp(name, "Key") == 0        ? keep(&entry->key, text)
            : strcmp(name, "ETag") == 0     ? keep(&entry->etag, text)
            : strcmp(name, "UploadId") == 0 ? keep(&entry->upload, text)

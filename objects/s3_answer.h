@@ -34,6 +34,7 @@ struct coxi_s3_entry {
     char *etag;
     char *upload; /* of lists of uploads */
     uint64_t bytes;
+    int64_t modified_s; /* by the server's clock, since 1970; 0: not told */
 };
 
 struct coxi_s3_page {

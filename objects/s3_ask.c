@@ -231,7 +231,6 @@ static int ask_once(struct asking *asking)
         !pause_after(asking)) {
         return give_up(asking);
     }
-    try->answer->repeated = true;
     return 1;
 }
 

@@ -66,9 +66,8 @@ struct coxi_s3_answer {
     char etag[COXI_S3_ETAG_MAX]; /* "": none */
     char mark[COXI_S3_MARK_MAX]; /* "": none */
     uint64_t bytes;              /* of Content-Length, or of the whole object */
+    int64_t date_s;              /* the server's clock, since 1970; 0: not told */
     struct coxi_buffer body;     /* for coxi_buffer_fini */
-    /* an earlier try was not answered, or by an error that does not tell what was done */
-    bool repeated;
 };
 
 /*

@@ -20,6 +20,7 @@ struct listing {
     bool uploads;       /* it is a list of uploads */
     char *last;         /* the key that came last; or NULL */
     char *last_upload;  /* of uploads */
+    int64_t date_s;     /* when the page was sent, by the server's clock; 0: not told */
     struct coxi_s3_page page;
 };
 
@@ -120,6 +121,7 @@ static int next_page(struct listing *listing)
     coxi_s3_page_fini(&listing->page);
     request.query = (const char *)query.data;
     r = r == 0 ? coxi_s3_ask(listing->s3, &request, &answer) : r;
+    listing->date_s = answer.date_s;
     if (r == 0) {
         r = coxi_s3_page_read(answer.body.data, answer.body.len, &listing->page);
         if (r != 0) {
@@ -167,10 +169,15 @@ static int tell_object(struct listing *listing, const struct coxi_s3_entry *entr
                        void *arg)
 {
     const struct finder *finder = arg;
+    int64_t age_s = listing->date_s - entry->modified_s;
+    bool is_known = listing->date_s > 0 && entry->modified_s > 0;
     const struct coxi_s3_object object = {
         .key = entry->key + strlen(listing->s3->prefix),
         .bytes = entry->bytes,
         .etag = entry->etag != NULL ? entry->etag : "",
+        .age_s = !is_known   ? -1
+                 : age_s > 0 ? age_s
+                             : 0,
     };
     /* the key of the prefix itself stands for a folder */
     return object.key[0] != '\0' ? finder->found(finder->arg, &object) : 0;

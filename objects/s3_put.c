@@ -3,7 +3,9 @@
  *
  * An answer to a conditional put may be lost, and the put then sent again: it finds the
  * object of the first try, and would call the race lost. So each writer gives its object a
- * mark of its own, and asks whose the object is.
+ * mark of its own, and asks whose the object is. It does so also if the put was sent once as
+ * far as we know, because libcurl sends a request again by itself if a connection that it
+ * has used before ends without an answer.
  *
  * Some stores ignore conditions. After the first conditional put of each kind that
  * succeeds, the same bytes are put once more with a condition that cannot hold: it
@@ -55,7 +57,7 @@ static int put_once(struct put *put)
     if (conditional &&
         (answer.status == 412 ||
          (answer.status == 404 && put->request.match != NULL && r == COX_ENOENT))) {
-        return answer.repeated ? find_out(put) : tell_lost(put);
+        return put->mark[0] != '\0' ? find_out(put) : tell_lost(put);
     }
     return r;
 }

@@ -280,6 +280,9 @@ static void read_head(struct coxi_s3_try *try, CURL *easy)
     answer->status = coxi_web_status(easy);
     copy_header(easy, "ETag", answer->etag, sizeof(answer->etag));
     copy_header(easy, COXI_S3_MARK_HEADER, answer->mark, sizeof(answer->mark));
+    const char *date = coxi_web_header(easy, "Date");
+    time_t date_s = date != NULL ? curl_getdate(date, NULL) : -1;
+    answer->date_s = date_s > 0 ? (int64_t)date_s : 0;
     (void)curl_easy_getinfo(easy, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &len);
     if (try->request->to == NULL && len >= 0) {
         answer->bytes = (uint64_t)len;
@@ -315,6 +318,7 @@ void coxi_s3_try(struct coxi_s3_try *try)
     CURL *easy = coxi_web_take();
     answer->status = 0;
     answer->bytes = 0;
+    answer->date_s = 0;
     answer->code[0] = answer->etag[0] = answer->mark[0] = '\0';
     answer->body.len = 0;
     try->curl = CURLE_OUT_OF_MEMORY;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "checkpoint/place.h"
 #include "cluster/daemon_view.h"
 #include "common/clock.h"
 #include "common/error.h"
@@ -61,7 +62,8 @@ static const struct coxi_option options[] = {
      .type = COXI_OPTION_STRING,
      .offset = offsetof(struct config, checkpoint_root),
      .help = "write and read checkpoints only beneath this directory, an absolute "
-             "path (default: in whatever directory the client names)"},
+             "path, or beneath s3://BUCKET/PREFIX (default: in whatever place the "
+             "client names)"},
     {.name = "run-keys",
      .type = COXI_OPTION_STRING,
      .offset = offsetof(struct config, run_keys),
@@ -213,9 +215,11 @@ static void on_taken(void *arg)
 
 static int check_root(const char *root)
 {
-    return root == NULL || *root == '/'
+    return root == NULL || *root == '/' || coxi_place_in_store(root)
                ? 0
-               : coxi_error(COX_EINVAL, "--checkpoint-root=%s is no absolute path",
+               : coxi_error(COX_EINVAL,
+                            "--checkpoint-root=%s is neither an absolute path nor "
+                            "s3://BUCKET/PREFIX",
                             root);
 }
 

@@ -7,8 +7,12 @@
  *     .../.coxswain-probe-0123456789abcdef    a probe of the checkpoint directory, in
  *                                             a directory of the same name
  *
+ * or of a store of objects (s3://..., checkpoint/place.h), where shards are written without
+ * ".tmp" (checkpoint/draft.h).
+ *
  * So nobody can make a ps write or read a file with another name. With
- * --checkpoint-root (common/beneath.h) the files must also lie beneath that directory.
+ * --checkpoint-root (common/beneath.h) the files must also lie beneath that directory, or
+ * the objects beneath that URL.
  */
 #ifndef COXI_PS_PLACES_H
 #define COXI_PS_PLACES_H

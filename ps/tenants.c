@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "checkpoint/place.h"
 #include "common/buffer.h"
 #include "common/error.h"
 #include "common/rand.h"
@@ -68,8 +69,8 @@ static int set_root(struct coxi_tenant *tenant)
     bool is_own = options->keys != NULL;
     int r = coxi_buffer_printf(&path, "%s%s%s", options->root, is_own ? "/" : "",
                                tenant->name);
-    if (r == 0 && is_own && mkdir((const char *)path.data, ROOT_MODE) != 0 &&
-        errno != EEXIST) {
+    if (r == 0 && is_own && !coxi_place_in_store(options->root) &&
+        mkdir((const char *)path.data, ROOT_MODE) != 0 && errno != EEXIST) {
         r = coxi_error_errno(COX_EIO, "cannot make the directory %s",
                              (const char *)path.data);
     }

@@ -347,7 +347,7 @@ int coxi_carrier_start_fetch(const struct coxi_carrying *carrying, const char *p
     carrier->carrying = *carrying;
     carrier->carrying.stops = &carrier->stops;
     carrier->leaves_disk = leaves_disk;
-    int r = coxi_place_create(NULL, path, &carrier->sink);
+    int r = coxi_place_create(NULL, path, 0, &carrier->sink);
     if (r != 0) {
         carrier_free(carrier);
         return r;

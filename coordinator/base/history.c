@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "checkpoint/place.h"
 #include "checkpoint/records.h"
 #include "common/error.h"
 #include "common/json_text.h"
@@ -11,7 +12,8 @@
 
 const char *coxi_history_dir(const struct cox_coordinator *c)
 {
-    const char *dir = c->saving.dir != NULL ? c->saving.dir : c->options.log_dir;
+    bool has_files = c->saving.dir != NULL && !coxi_place_in_store(c->saving.dir);
+    const char *dir = has_files ? c->saving.dir : c->options.log_dir;
     return c->options.history != -1 ? dir : NULL;
 }
 
@@ -32,7 +34,8 @@ bool coxi_history_is_sampled(const struct cox_coordinator *c)
 int coxi_history_new(struct cox_coordinator *c)
 {
     const struct cox_options *o = &c->options;
-    bool has_dir = o->checkpoint_dir != NULL || o->log_dir != NULL;
+    bool has_dir = o->log_dir != NULL || (o->checkpoint_dir != NULL &&
+                                          !coxi_place_in_store(o->checkpoint_dir));
     bool wanted =
         o->tensorboard_dir != NULL || is_served(c) || (has_dir && o->history != -1);
     return wanted ? coxi_records_new(true, &c->history) : 0;

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "checkpoint/place.h"
 #include "cluster/cluster.h"
 #include "common/error.h"
 #include "common/file.h"
@@ -127,6 +128,9 @@ int coxi_ps_claim(struct cox_coordinator *c, struct coxi_psc *psc, uint64_t leav
 
 static int make_empty(const char *path)
 {
+    if (coxi_place_in_store(path)) {
+        return coxi_place_write(path, "", 0);
+    }
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     if (fd < 0) {
         return coxi_error_errno(COX_EIO, "cannot make %s", path);
@@ -137,6 +141,7 @@ static int make_empty(const char *path)
 
 /* A probe: an empty file in a directory of its own. */
 struct probe {
+    bool in_store;
     char dir[PATH_MAX];
     char file[PATH_MAX];
     char its[PATH_MAX]; /* the file that the ps makes beside it */
@@ -147,18 +152,19 @@ struct probe {
 static int probe_make(const char *dir, uint32_t ps, struct probe *ret)
 {
     uint64_t id = coxi_random_id();
+    ret->in_store = coxi_place_in_store(dir);
     int r = coxi_path(ret->dir, "%s/.coxswain-probe-%016" PRIx64, dir, id);
     r = r != 0 ? r
                : coxi_path(ret->file, "%s/.coxswain-probe-%016" PRIx64, ret->dir, id);
     r = r != 0 ? r : coxi_path(ret->its, "%s.ps-%" PRIu32, ret->file, ps);
-    if (r == 0 && mkdir(ret->dir, 0777) != 0) {
+    if (r == 0 && !ret->in_store && mkdir(ret->dir, 0777) != 0) {
         r = coxi_error_errno(COX_EIO, "cannot make the directory %s", ret->dir);
     }
     if (r != 0) {
         return r;
     }
     r = make_empty(ret->file);
-    if (r != 0) {
+    if (r != 0 && !ret->in_store) {
         (void)rmdir(ret->dir);
     }
     return r;
@@ -166,9 +172,23 @@ static int probe_make(const char *dir, uint32_t ps, struct probe *ret)
 
 static void probe_remove(const struct probe *probe)
 {
-    (void)unlink(probe->its);
-    (void)unlink(probe->file);
-    (void)rmdir(probe->dir);
+    (void)coxi_place_remove(probe->its);
+    (void)coxi_place_remove(probe->file);
+    if (!probe->in_store) {
+        (void)rmdir(probe->dir);
+    }
+}
+
+static bool is_there(const char *path)
+{
+    uint8_t *nothing = NULL;
+    size_t len = 0;
+    if (!coxi_place_in_store(path)) {
+        return access(path, F_OK) == 0;
+    }
+    bool is = coxi_place_read(path, 0, &nothing, &len) == 0;
+    free(nothing);
+    return is;
 }
 
 static int ask(struct cox_coordinator *c, struct coxi_psc *psc,
@@ -177,9 +197,9 @@ static int ask(struct cox_coordinator *c, struct coxi_psc *psc,
     struct coxi_message request = {.kind = COXI_PROBE};
     request.probe = (struct coxi_probe){c->session, probe->file, writes};
     int r = ask_until(psc, &request, end_ms);
-    if (r == 0 && writes && unlink(probe->its) != 0) {
-        r = coxi_error_errno(
-            COX_EIO, "the file %s that it has made does not exist here", probe->its);
+    if (r == 0 && writes && !is_there(probe->its)) {
+        r = coxi_error(COX_EIO, "the file %s that it has made does not exist here",
+                       probe->its);
     }
     return r;
 }

@@ -1,6 +1,6 @@
 /*
  * Writes checkpoints: all ps write their shards at the same time, then the manifest
- * ties them together (checkpoint/manifest.h describes the layout on disk). A checkpoint
+ * ties them together (checkpoint/manifest.h describes the layout). A checkpoint
  * that fails leaves nothing behind, unless another client has already resumed from it.
  * Then old checkpoints are deleted (checkpoint/checkpoints.h). As soon as LATEST names
  * a checkpoint it counts, and no later failure makes it fail.
@@ -11,20 +11,17 @@
  */
 #include "coordinator/checkpoints/save.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
-#include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoints.h"
-#include "checkpoint/generation.h"
-#include "checkpoint/latest.h"
+#include "checkpoint/draft.h"
+#include "checkpoint/hold.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/place.h"
 #include "common/disk.h"
 #include "common/error.h"
 #include "common/file.h"
@@ -42,33 +39,20 @@
 #include "coordinator/variables/registry.h"
 #include "net/ps_client.h"
 
-/* Finds missing permissions, read-only file systems and the like now, not at the first
- * checkpoint. */
-static int try_write(const char *dir)
-{
-    char path[PATH_MAX];
-    int r = coxi_path(path, "%s/.coxswain-write-test", dir);
-    if (r == 0) {
-        r = coxi_file_write(path, "", 0);
-    }
-    if (r == 0) {
-        (void)unlink(path);
-    }
-    return r;
-}
-
 int coxi_save_prepare(const char *dir, char **ret)
 {
-    int r = coxi_directory_make(dir);
-    if (r == 0) {
-        r = try_write(dir);
-    }
+    char real[PATH_MAX];
+    int r = coxi_place_try(dir);
     if (r != 0) {
         return coxi_error(r, "checkpoint directory: %s", coxi_error_text());
     }
-    char *path = realpath(dir, NULL);
+    r = coxi_place_real(dir, real);
+    if (r != 0) {
+        return r == COX_ENOENT ? coxi_error(COX_EIO, "%s", coxi_error_text()) : r;
+    }
+    char *path = strdup(real);
     if (path == NULL) {
-        return coxi_error_errno(COX_EIO, "cannot find %s", dir);
+        return coxi_error_memory("a checkpoint directory");
     }
     *ret = path;
     return 0;
@@ -277,13 +261,13 @@ static void settle_base(struct coxi_manifest *manifest)
     manifest->base = builds ? manifest->base : 0;
 }
 
-static int write_checkpoint(struct cox_coordinator *c, const char *temporary,
+static int write_checkpoint(struct cox_coordinator *c, struct coxi_draft *draft,
                             const struct coxi_recovery_mark *mark,
                             struct coxi_manifest *manifest)
 {
     int r = list_variables(c, manifest);
     if (r == 0) {
-        r = write_shards(c, temporary, manifest);
+        r = write_shards(c, draft->path, manifest);
     }
     if (r == 0 && has_more_variables(c, manifest)) {
         return coxi_error(COX_EAGAIN,
@@ -292,62 +276,13 @@ static int write_checkpoint(struct cox_coordinator *c, const char *temporary,
                           manifest->number);
     }
     if (r == 0) {
-        r = coxi_backlog_collect(c, temporary, mark, manifest);
+        r = coxi_backlog_collect(c, draft->path, mark, manifest);
     }
     coxi_rounds_go_on(c);
     if (r == 0) {
         settle_base(manifest);
         describe(c, manifest);
-        r = coxi_manifest_write(manifest, temporary);
-    }
-    return r;
-}
-
-/*
- * Takes the final name back, because a checkpoint that may not be durable must not be
- * removed under a name that says it is whole. While it had that name another client may
- * have resumed from it: then the checkpoint belongs to that client, and stays.
- */
-static void withdraw(const char *dir, const struct coxi_session *session,
-                     const char *path, const char *temporary)
-{
-    if (coxi_generation_check(dir, session) == 0 && !coxi_checkpoint_is_read(path)) {
-        (void)rename(path, temporary);
-    }
-}
-
-/*
- * Gives the checkpoint its final name, then updates LATEST. If that fails it has
- * neither, unless another client has claimed the directory meanwhile. Checks the claim
- * before each step: a client that has been replaced publishes nothing.
- */
-static int publish(const char *dir, const struct coxi_session *session,
-                   const char *temporary, uint64_t number)
-{
-    char path[PATH_MAX];
-    uint64_t latest = 0;
-    int r = coxi_path(path, "%s/ckpt-%" PRIu64, dir, number);
-    if (r == 0) {
-        r = coxi_generation_check(dir, session);
-    }
-    if (r == 0 && rename(temporary, path) != 0) {
-        r = coxi_error_errno(COX_EIO, "cannot rename %s to %s", temporary, path);
-    }
-    if (r != 0) {
-        return r;
-    }
-    r = coxi_directory_sync(dir);
-    if (r == 0) {
-        r = coxi_generation_check(dir, session);
-    }
-    if (r == 0) {
-        r = coxi_latest_write(dir, number);
-    }
-    if (r != 0 && (coxi_latest_read(dir, &latest) != 0 || latest != number)) {
-        char text[COXI_ERROR_TEXT_MAX];
-        (void)snprintf(text, sizeof(text), "%s", coxi_error_text());
-        withdraw(dir, session, path, temporary);
-        return coxi_error(r, "%s", text);
+        r = coxi_draft_publish(draft, manifest);
     }
     return r;
 }
@@ -387,26 +322,16 @@ static void record(struct cox_coordinator *c, const struct coxi_manifest *manife
 }
 
 /*
- * Makes a directory that no other client has, under the next free number. An older
- * client that does not know yet that it was replaced may be writing a checkpoint, too:
- * neither may remove what the other has written.
+ * Begins a draft under the next free number. An older client that does not know yet that it
+ * was replaced may be writing a checkpoint, too: neither may remove what the other has
+ * written.
  */
-static int make_directory(struct cox_coordinator *c, char ret_temporary[PATH_MAX],
-                          uint64_t *ret_number)
+static int begin_draft(struct cox_coordinator *c, struct coxi_draft *ret)
 {
-    int r = coxi_directory_make(c->saving.dir);
-    bool taken = r == 0;
-    while (taken) {
+    int r = COX_EEXIST;
+    while (r == COX_EEXIST) {
         /* a checkpoint that fails uses up its number, too */
-        *ret_number = ++c->saving.number;
-        r = coxi_path(ret_temporary, "%s/ckpt-%" PRIu64 ".tmp", c->saving.dir,
-                      *ret_number);
-        bool made = r != 0 || mkdir(ret_temporary, 0777) == 0;
-        taken = !made && errno == EEXIST;
-        if (!made && !taken) {
-            r = coxi_error_errno(COX_EIO, "cannot make the directory %s",
-                                 ret_temporary);
-        }
+        r = coxi_draft_begin(c->saving.dir, ++c->saving.number, ret);
     }
     return r;
 }
@@ -415,8 +340,8 @@ static int make_directory(struct cox_coordinator *c, char ret_temporary[PATH_MAX
 static int save(struct cox_coordinator *c, const struct cox_checkpoint_options *options,
                 uint64_t *ret_number)
 {
-    char temporary[PATH_MAX];
     char path[PATH_MAX];
+    struct coxi_draft draft;
     struct coxi_recovery_mark mark;
     struct coxi_manifest manifest = {.final = options->final != 0,
                                      .n_shards = c->ps.n,
@@ -430,19 +355,17 @@ static int save(struct cox_coordinator *c, const struct cox_checkpoint_options *
     if (manifest.shards == NULL) {
         return coxi_error_memory("a checkpoint");
     }
-    r = make_directory(c, temporary, &manifest.number);
-    bool made = r == 0;
+    r = begin_draft(c, &draft);
+    bool begun = r == 0;
     if (r == 0) {
+        manifest.number = draft.number;
         r = coxi_path(path, "%s/ckpt-%" PRIu64, c->saving.dir, manifest.number);
     }
     if (r == 0) {
-        r = write_checkpoint(c, temporary, &mark, &manifest);
+        r = write_checkpoint(c, &draft, &mark, &manifest);
     }
-    if (r == 0) {
-        r = publish(c->saving.dir, &c->session, temporary, manifest.number);
-    }
-    if (r != 0 && made) {
-        coxi_directory_remove(temporary);
+    if (r != 0 && begun) {
+        coxi_draft_drop(&draft);
     } else if (r == 0) {
         *ret_number = manifest.number;
         c->saving.last = manifest.number;
@@ -547,6 +470,8 @@ int coxi_save_checkpoint(struct cox_coordinator *c,
         /* A checkpoint that cannot be deleted now (because it is being read) is tried
          * again next time. */
         (void)coxi_checkpoints_prune(c->saving.dir, &retention, false, NULL, NULL);
+    } else if (r == 0) {
+        coxi_hold_forget_dead(c->saving.dir);
     }
     coxi_unlock(&c->saving.lock);
     if (r == 0) {

@@ -37,6 +37,7 @@
 #include <unistd.h>
 
 #include "checkpoint/generation.h"
+#include "checkpoint/place.h"
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/sync.h"
@@ -49,6 +50,7 @@ enum {
     PAUSE_MS = 250,  /* pause after a checkpoint before the log may trigger one */
     RETRY_MS = 1000, /* the same after a failure */
     LOOK_MS = 2000,  /* time between two checks that the directory is still ours */
+    LOOK_STORE_MS = 10000, /* the same in a store, which may charge for each */
 };
 
 /* The state of the triggers. */
@@ -291,7 +293,8 @@ static void write_one(struct cox_coordinator *c)
 static bool look_at_claim(struct cox_coordinator *c, uint64_t *looked_ms)
     COXI_REQUIRES(c->lock)
 {
-    if (c->life.fatal != 0 || coxi_now_ms() - *looked_ms < LOOK_MS) {
+    uint64_t look_ms = coxi_place_in_store(c->saving.dir) ? LOOK_STORE_MS : LOOK_MS;
+    if (c->life.fatal != 0 || coxi_now_ms() - *looked_ms < look_ms) {
         return false;
     }
     coxi_unlock(&c->lock);

@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "checkpoint/manifest.h"
+#include "checkpoint/place.h"
+#include "common/clock.h"
 #include "common/error.h"
 #include "common/file.h"
 #include "common/json_text.h"
@@ -17,6 +19,8 @@
 enum {
     KNOWN = 4096,       /* checkpoints whose closure is known; a power of two */
     READ_MAX = 1 << 20, /* bytes that one call takes over, and of a line */
+    STORE_MS = 10000,   /* between two looks into a store */
+    STORE_BYTES_MAX = 64 << 20,
 };
 
 struct known {
@@ -28,6 +32,7 @@ struct coxi_evaluations {
     char *dir; /* NULL: there is no checkpoint directory */
     struct coxi_records *records;
     uint64_t offset;           /* all before it was taken over */
+    uint64_t again_ms;         /* not before: a store is not asked all the time */
     struct known known[KNOWN]; /* by number, modulo */
 };
 
@@ -80,11 +85,34 @@ static int path_of(const struct coxi_evaluations *evaluations, char ret[PATH_MAX
     return dir != NULL ? coxi_path(ret, "%s/eval.jsonl", dir) : COX_ENOENT;
 }
 
+/* Reads the whole file; *ret is for free(), NULL: only the length is wanted. */
+static int read_store(const char *path, uint64_t *ret_bytes, uint8_t **ret)
+{
+    uint8_t *text = NULL;
+    size_t len = 0;
+    int r = coxi_place_read(path, STORE_BYTES_MAX, &text, &len);
+    if (r != 0) {
+        return r;
+    }
+    *ret_bytes = len;
+    if (ret == NULL) {
+        free(text);
+    } else {
+        *ret = text;
+    }
+    return 0;
+}
+
 void coxi_evaluations_skip(struct coxi_evaluations *evaluations)
 {
     char path[PATH_MAX];
     struct stat now;
-    if (path_of(evaluations, path) == 0 && stat(path, &now) == 0) {
+    if (path_of(evaluations, path) != 0) {
+        return;
+    }
+    if (coxi_place_in_store(path)) {
+        (void)read_store(path, &evaluations->offset, NULL);
+    } else if (stat(path, &now) == 0) {
         evaluations->offset = (uint64_t)now.st_size;
     }
 }
@@ -193,11 +221,34 @@ static void take_lines(struct coxi_evaluations *evaluations, const char *text,
     }
 }
 
+static void take_from_store(struct coxi_evaluations *evaluations, const char *path)
+{
+    uint8_t *text = NULL;
+    uint64_t len = 0;
+    if (coxi_now_ms() < evaluations->again_ms) {
+        return;
+    }
+    evaluations->again_ms = coxi_now_ms() + STORE_MS;
+    if (read_store(path, &len, &text) == 0) {
+        evaluations->offset = evaluations->offset <= len ? evaluations->offset : 0;
+        take_lines(evaluations, (const char *)text + evaluations->offset,
+                   (size_t)(len - evaluations->offset));
+        free(text);
+    }
+}
+
 void coxi_evaluations_take(struct coxi_evaluations *evaluations)
 {
     char path[PATH_MAX];
     struct stat now = {0};
-    if (path_of(evaluations, path) != 0 || (stat(path, &now) != 0 && errno != ENOENT)) {
+    if (path_of(evaluations, path) != 0) {
+        return;
+    }
+    if (coxi_place_in_store(path)) {
+        take_from_store(evaluations, path);
+        return;
+    }
+    if (stat(path, &now) != 0 && errno != ENOENT) {
         return;
     }
     if ((uint64_t)now.st_size < evaluations->offset) {

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "checkpoint/history_file.h"
+#include "checkpoint/place.h"
 #include "cluster/cluster.h"
 #include "common/clock.h"
 #include "common/error.h"
@@ -164,7 +165,7 @@ int coxi_monitor_load(struct cox_coordinator *c)
     if (c->history == NULL || dir == NULL) {
         return 0;
     }
-    int r = c->saving.dir == NULL ? coxi_directory_make(dir) : 0;
+    int r = dir != c->saving.dir ? coxi_directory_make(dir) : 0;
     if (r == 0) {
         r = coxi_history_load(dir, c->history);
     }
@@ -268,11 +269,12 @@ int coxi_monitor_new(struct cox_coordinator *c)
 static int start_writer(struct coxi_monitor *monitor)
 {
     struct cox_coordinator *c = monitor->c;
+    bool in_directory = c->saving.dir != NULL && !coxi_place_in_store(c->saving.dir);
     const struct coxi_writer_options options = {
         .records = c->history,
         .evaluations = monitor->evaluations,
         .dir = coxi_history_dir(c),
-        .checkpoints = c->saving.dir,
+        .checkpoints = in_directory ? c->saving.dir : NULL,
         .board = c->options.tensorboard_dir,
         .session = &c->session,
         .repeated = monitor->goes_on ? &monitor->repeated : NULL,

@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/hold.h"
 #include "cluster/cluster.h"
 #include "common/clock.h"
 #include "common/error.h"
@@ -46,9 +47,7 @@ static void base_fini(struct coxi_recovery_base *base, uint32_t n_ps)
     }
     free(base->shards);
     free(base->path);
-    if (base->lock >= 0) {
-        (void)close(base->lock);
-    }
+    coxi_hold_release(base->hold);
 }
 
 /* ---- the state of the ps */
@@ -388,11 +387,9 @@ int coxi_recovery_base(struct cox_coordinator *c, const char *path,
         return 0;
     }
     struct coxi_recovery_base base = {.path = strdup(path),
-                                      .shards = calloc(c->ps.n, sizeof(*base.shards)),
-                                      .lock = -1};
-    int r = base.path == NULL || base.shards == NULL
-                ? coxi_error_memory("a checkpoint")
-                : coxi_checkpoint_hold(path, &base.lock);
+                                      .shards = calloc(c->ps.n, sizeof(*base.shards))};
+    int r = base.path == NULL || base.shards == NULL ? coxi_error_memory("a checkpoint")
+                                                     : coxi_hold_take(path, &base.hold);
     coxi_lock(&rec->set->lock);
     bool whole = r == 0 && rec->set->n_losses == mark->n_losses;
     if (whole) {
@@ -435,7 +432,6 @@ int coxi_recovery_start(struct cox_coordinator *c, const struct coxi_replay_refs
     rec->c = c;
     rec->set = &c->ps;
     rec->servers = servers;
-    rec->base.lock = -1;
     /* Everything exists: the loop is running and uses it from now on. */
     atomic_store(&c->replay_log, log);
     atomic_store(&c->ps.recovery, rec);

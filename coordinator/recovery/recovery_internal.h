@@ -57,7 +57,7 @@ struct coxi_recovery_server {
 struct coxi_recovery_base {
     char *path; /* NULL: none yet, ps start empty */
     struct coxi_manifest_shard *shards;
-    int lock; /* a descriptor; nobody deletes the checkpoint while it is open */
+    struct coxi_hold *hold; /* nobody deletes the checkpoint meanwhile */
 };
 
 struct coxi_recovery {

@@ -71,18 +71,17 @@ static int restore_all(struct coxi_recovery *rec)
     return r;
 }
 
-/* Takes the checkpoint's path, shards and lock: recovery starts from them. */
+/* Takes the checkpoint's path, shards and hold: recovery starts from them. */
 static int take_base(struct coxi_recovery *rec, struct coxi_checkpoint *checkpoint)
 {
     struct coxi_recovery_base base = {.path = strdup(checkpoint->path),
                                       .shards = checkpoint->manifest->shards,
-                                      .lock =
-                                          fcntl(checkpoint->lock, F_DUPFD_CLOEXEC, 0)};
-    if (base.path == NULL || base.lock < 0) {
-        free(base.path);
+                                      .hold = checkpoint->hold};
+    if (base.path == NULL) {
         return coxi_error_memory("a checkpoint");
     }
     checkpoint->manifest->shards = NULL;
+    checkpoint->hold = NULL;
     coxi_lock(&rec->set->lock);
     rec->base = base;
     coxi_unlock(&rec->set->lock);

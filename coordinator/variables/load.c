@@ -10,9 +10,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "checkpoint/checkpoints.h"
+#include "checkpoint/hold.h"
+#include "checkpoint/place.h"
 #include "common/dtype.h"
 #include "common/error.h"
 #include "common/structs.h"
@@ -45,9 +46,7 @@ void coxi_loading_unref(struct coxi_loading *loading)
     for (size_t i = 0; i < loading->n_items; i++) {
         free(loading->items[i].from);
     }
-    if (loading->lock >= 0) {
-        (void)close(loading->lock);
-    }
+    coxi_hold_release(loading->hold);
     free(loading->items);
     free(loading->path);
     free(loading);
@@ -57,18 +56,20 @@ void coxi_loading_unref(struct coxi_loading *loading)
 static int loading_new(const struct coxi_checkpoint *checkpoint, size_t n_items_max,
                        struct coxi_loading **ret)
 {
+    char real[PATH_MAX];
     struct coxi_loading *loading = calloc(1, sizeof(*loading));
     if (loading == NULL) {
         return coxi_error_memory("loading a checkpoint");
     }
     atomic_init(&loading->refs, 1);
-    loading->lock = -1;
     loading->items = calloc(n_items_max + 1, sizeof(*loading->items));
-    loading->path = realpath(checkpoint->path, NULL);
-    int r = loading->items == NULL ? coxi_error_memory("loading a checkpoint")
-            : loading->path == NULL
-                ? coxi_error_errno(COX_EIO, "cannot find %s", checkpoint->path)
-                : coxi_checkpoint_hold(loading->path, &loading->lock);
+    int r = coxi_place_real(checkpoint->path, real);
+    loading->path = r == 0 ? strdup(real) : NULL;
+    if (r == 0) {
+        r = loading->items == NULL || loading->path == NULL
+                ? coxi_error_memory("loading a checkpoint")
+                : coxi_hold_take(loading->path, &loading->hold);
+    }
     if (r != 0) {
         coxi_loading_unref(loading);
         return r;

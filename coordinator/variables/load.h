@@ -25,8 +25,8 @@ struct coxi_load_item {
 struct coxi_loading {
     /* one each for the call, the log, and a replay, which may outlive the log's */
     atomic_int refs;
-    char *path; /* ".../ckpt-3", absolute */
-    int lock;   /* a descriptor; nobody deletes the checkpoint while it is open */
+    char *path;             /* ".../ckpt-3", absolute */
+    struct coxi_hold *hold; /* nobody deletes the checkpoint meanwhile */
     struct coxi_load_item *items;
     size_t n_items;
 };

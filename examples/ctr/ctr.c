@@ -102,9 +102,9 @@ static int complain(const char *what)
 static int start_evaluator(struct client *client, const char *self)
 {
     const struct options *o = client->options;
-    const char *argv[] = {self,     "--role",  "evaluator", "--train",
-                          o->train, "--valid", o->valid,    "--model",
-                          o->model, "--out",   o->out,      NULL};
+    const char *argv[] = {self,     "--role",           "evaluator",       "--train",
+                          o->train, "--valid",          o->valid,          "--model",
+                          o->model, "--checkpoint-dir", o->checkpoint_dir, NULL};
     errno = posix_spawn(&client->evaluator, "/proc/self/exe", NULL, NULL,
                         (char **)(uintptr_t)argv, environ);
     if (errno != 0) {
@@ -142,13 +142,12 @@ static int open_cluster(struct client *client)
     const struct options *o = client->options;
     struct cox_cluster *cluster;
     struct cox_options options = COX_OPTIONS_INIT;
-    char checkpoints[1024];
     char logs[1024];
     char curves[1024];
-    (void)snprintf(checkpoints, sizeof(checkpoints), "%s/checkpoints", o->out);
     (void)snprintf(logs, sizeof(logs), "%s/logs", o->out);
     (void)snprintf(curves, sizeof(curves), "%s/tensorboard", o->out);
-    options.checkpoint_dir = checkpoints;
+    options.checkpoint_dir = o->checkpoint_dir;
+    options.resume = o->resume ? 0 : -1;
     options.log_dir = logs;
     options.tensorboard_dir = curves;
 
@@ -492,11 +491,11 @@ static int finish(struct client *client)
     if (client->evaluator_code != 0) {
         return client->evaluator_code;
     }
-    char line[1024] = "";
+    struct verdict verdict = {0};
     struct cox_profile profile = COX_PROFILE_INIT;
     (void)cox_profile(client->c, client->train, &profile);
     clear_progress();
-    int n_evaluations = evaluate_verdict(o, line, sizeof(line));
+    evaluate_verdict(o, &verdict);
     (void)printf("\n%llu examples in %.1f s (%.0f/s) on %d epochs of %s; checkpoints, "
                  "eval.jsonl and logs are in %s\n\n",
                  (unsigned long long)rows, seconds, (double)rows / seconds, o->epochs,
@@ -507,9 +506,8 @@ static int finish(struct client *client)
         "\"epochs\": %d, \"checkpoints\": %llu, \"evaluations\": %d, "
         "\"auc\": %.6f, \"logloss\": %.6f, \"seconds\": %.3f, \"model\": \"%s\"}\n",
         (unsigned long long)rows, (double)rows / seconds, client->n_done, o->epochs,
-        (unsigned long long)client->checkpoint, n_evaluations,
-        evaluate_number(line, "auc"), evaluate_number(line, "logloss"), seconds,
-        o->model);
+        (unsigned long long)client->checkpoint, verdict.n_evaluations, verdict.auc,
+        verdict.logloss, seconds, o->model);
     return 0;
 }
 

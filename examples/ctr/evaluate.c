@@ -120,13 +120,11 @@ int evaluate(const struct options *options)
     struct scorer s = {0};
     struct cox_evaluator *evaluator;
     struct cox_evaluator_options patience = COX_EVALUATOR_OPTIONS_INIT;
-    char dir[1024];
     patience.first_timeout_ms = patience.idle_timeout_ms = 1000;
-    (void)snprintf(dir, sizeof(dir), "%s/checkpoints", options->out);
     int code = open_scorer(&s, options);
     if (code == 0) {
         code = 1;
-        if (cox_evaluator_open(dir, &patience, &evaluator) == 0) {
+        if (cox_evaluator_open(options->checkpoint_dir, &patience, &evaluator) == 0) {
             code = follow(&s, evaluator);
             cox_evaluator_close(evaluator);
         }
@@ -137,33 +135,29 @@ int evaluate(const struct options *options)
     return code;
 }
 
-double evaluate_number(const char *line, const char *key)
+/* A score of an evaluation; 0: it has none of that name. */
+static double score_of(const struct cox_eval *eval, const char *name)
 {
-    char quoted[64];
-    (void)snprintf(quoted, sizeof(quoted), "\"%s\":", key);
-    const char *at = strstr(line, quoted);
-    return at != NULL ? strtod(at + strlen(quoted), NULL) : 0;
+    double value = 0;
+    return cox_eval_score(eval, name, &value) == 0 ? value : 0;
 }
 
-int evaluate_verdict(const struct options *options, char *line, size_t len)
+void evaluate_verdict(const struct options *options, struct verdict *ret)
 {
-    char path[1024];
-    char next[1024];
-    int n = 0;
-    (void)snprintf(path, sizeof(path), "%s/checkpoints/eval.jsonl", options->out);
-    FILE *file = fopen(path, "re");
+    struct cox_evals *evals = NULL;
+    struct cox_eval eval = COX_EVAL_INIT;
     (void)printf("\n%10s  %8s  %8s  %10s\n", "checkpoint", "auc", "logloss",
                  "table rows");
-    while (file != NULL && fgets(next, sizeof(next), file) != NULL) {
-        (void)snprintf(line, len, "%s", next);
-        (void)printf("%10.0f  %8.4f  %8.4f  %10.0f\n",
-                     evaluate_number(line, "checkpoint"), evaluate_number(line, "auc"),
-                     evaluate_number(line, "logloss"),
-                     evaluate_number(line, "table_rows"));
-        n++;
+    if (cox_evals_read(options->checkpoint_dir, &evals) != 0) {
+        return;
     }
-    if (file != NULL) {
-        (void)fclose(file);
+    for (size_t i = 0; cox_evals_at(evals, i, &eval) == 0; i++) {
+        ret->n_evaluations++;
+        ret->auc = score_of(&eval, "auc");
+        ret->logloss = score_of(&eval, "logloss");
+        (void)printf("%10llu  %8.4f  %8.4f  %10.0f\n",
+                     (unsigned long long)eval.checkpoint, ret->auc, ret->logloss,
+                     score_of(&eval, "table_rows"));
     }
-    return n;
+    cox_evals_free(evals);
 }

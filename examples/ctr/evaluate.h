@@ -3,22 +3,22 @@
 #ifndef CTR_EVALUATE_H
 #define CTR_EVALUATE_H
 
-#include <stddef.h>
-
 #include "options.h"
 
 /*
- * Follows <out>/checkpoints until training says that it is over. Writes a line of
- * metrics for each checkpoint to <out>/checkpoints/eval.jsonl. Returns the exit code:
+ * Follows the checkpoint directory until training says that it is over. Reports metrics of
+ * each checkpoint (eval.jsonl there). Returns the exit code:
  * 0, 2 (what is wrong with the rows is printed), or 1.
  */
 int evaluate(const struct options *options);
 
-/* Prints the evaluator's reports as a table; `line`: the last one. Returns how many
- * there are. */
-int evaluate_verdict(const struct options *options, char *line, size_t len);
+struct verdict {
+    int n_evaluations;
+    double auc; /* of the last one */
+    double logloss;
+};
 
-/* The number that follows "key": in a line of eval.jsonl; 0 if there is none. */
-double evaluate_number(const char *line, const char *key);
+/* Prints the evaluator's reports as a table. */
+void evaluate_verdict(const struct options *options, struct verdict *ret);
 
 #endif

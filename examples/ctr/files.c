@@ -21,10 +21,10 @@ static int make_directory(const char *path)
 }
 
 /* Refuses to write over checkpoints of an earlier run. */
-static int check_unused(const char *out)
+static int check_unused(const char *dir)
 {
     char path[1024];
-    (void)snprintf(path, sizeof(path), "%s/checkpoints/LATEST", out);
+    (void)snprintf(path, sizeof(path), "%s/LATEST", dir);
     if (access(path, F_OK) != 0) {
         return 0;
     }
@@ -32,7 +32,7 @@ static int check_unused(const char *out)
         stderr,
         "ctr: %s holds the checkpoints of an earlier run: go on with it (--resume), "
         "remove it, or choose another --out\n",
-        out);
+        dir);
     return 2;
 }
 
@@ -71,7 +71,7 @@ int files_prepare(struct options *options)
 {
     int r = make_directory(options->out);
     if (r == 0 && !options->resume) {
-        r = check_unused(options->out);
+        r = check_unused(options->checkpoint_dir);
     }
     if (r == 0) {
         r = prepare_data(options);

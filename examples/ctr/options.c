@@ -19,6 +19,8 @@ static const char usage[] =
     "  --valid FILE          rows to score on\n"
     "  --format libsvm       of both: 'label id:value ...', label -1, 0 or 1\n"
     "  --out DIR             checkpoints, results and logs go here (default ctr-out)\n"
+    "  --checkpoint-dir DIR  checkpoints and results go here; may be "
+    "s3://BUCKET/PREFIX\n"
     "  --model lr|fm         logistic regression or factorization machine (default "
     "lr)\n"
     "  --ps N                parameter servers on this host (default 2)\n"
@@ -43,6 +45,7 @@ static const char usage[] =
 enum {
     OPTION_FORMAT = 256,
     OPTION_RESUME,
+    OPTION_CHECKPOINT_DIR,
     OPTION_FACTORS_RATE,
     OPTION_FACTORS_L2,
     OPTION_PAIRS,
@@ -173,6 +176,9 @@ static int set(struct options *o, int key, const char *name, const char *text)
     case 'o':
         o->out = text;
         return 0;
+    case OPTION_CHECKPOINT_DIR:
+        o->checkpoint_dir = text;
+        return 0;
     case OPTION_RESUME:
         o->resume = true;
         return 0;
@@ -192,6 +198,7 @@ static const struct option table[] = {
     {"valid", required_argument, NULL, 'v'},
     {"format", required_argument, NULL, OPTION_FORMAT},
     {"out", required_argument, NULL, 'o'},
+    {"checkpoint-dir", required_argument, NULL, OPTION_CHECKPOINT_DIR},
     {"model", required_argument, NULL, 'm'},
     {"ps", required_argument, NULL, 'p'},
     {"workers", required_argument, NULL, 'w'},
@@ -258,6 +265,11 @@ int options_parse(int argc, char **argv, struct options *ret)
     if ((o.train == NULL) != (o.valid == NULL)) {
         (void)fputs("ctr: give both --train and --valid, or neither\n", stderr);
         return 2;
+    }
+    if (o.checkpoint_dir == NULL) {
+        static char beneath[1024];
+        (void)snprintf(beneath, sizeof(beneath), "%s/checkpoints", o.out);
+        o.checkpoint_dir = beneath;
     }
     *ret = o;
     return 0;

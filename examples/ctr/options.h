@@ -10,7 +10,8 @@ struct options {
     const char *train;
     const char *valid;
     const char *out;
-    const char *model; /* "lr" or "fm" */
+    const char *checkpoint_dir; /* <out>/checkpoints, or as given */
+    const char *model;          /* "lr" or "fm" */
     int ps;
     int workers;
     int epochs;

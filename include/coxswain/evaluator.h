@@ -59,7 +59,8 @@ struct cox_evaluator_options {
 };
 #define COX_EVALUATOR_OPTIONS_INIT COX_INIT(cox_evaluator_options)
 
-/* `dir` is the checkpoint directory; it need not exist yet. Needs no coordinator. */
+/* `dir` is the checkpoint directory, which need not exist yet, or s3://BUCKET/PREFIX. Needs
+ * no coordinator. */
 COX_API int cox_evaluator_open(const char *dir,
                                const struct cox_evaluator_options *options,
                                struct cox_evaluator **ret);

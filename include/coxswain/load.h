@@ -35,7 +35,8 @@ enum cox_load_missing {
 struct cox_load_options {
     size_t size;
 
-    /* A checkpoint (".../ckpt-3"), or a checkpoint directory: its latest one */
+    /* A checkpoint (".../ckpt-3"), or a checkpoint directory: its latest one. Both may be
+     * in a store (s3://...) */
     const char *path;
 
     /* Variables of this run, by name or pattern (fnmatch; a star also matches '/');

@@ -13,7 +13,8 @@ extern "C" {
 struct cox_options {
     size_t size;
 
-    /* The directory for checkpoints, made if missing. NULL: no checkpoints. */
+    /* The directory for checkpoints, made if missing, or "s3://BUCKET/PREFIX": a place in a
+     * store of objects (docs/checkpoints.md). NULL: no checkpoints. */
     const char *checkpoint_dir;
 
     /* Of a local cluster: the directory for logs and the output of steps (step.h).
@@ -167,8 +168,9 @@ struct cox_options {
     uint32_t http_open;
 
     /*
-     * 0: if there is a directory for it (checkpoint_dir, else log_dir), the run's history
-     * is written to metrics.jsonl there, and sampled each second (docs/watching.md).
+     * 0: if there is a directory for it (checkpoint_dir, else or if that is in a store
+     * log_dir), the run's history is written to metrics.jsonl there, and sampled each
+     * second (docs/watching.md).
      * -1: it is not.
      */
     int history;
@@ -183,8 +185,8 @@ struct cox_options {
 
     /*
      * Who writes and reads the shards in checkpoint_dir. "ps": each ps its own, so all ps
-     * share the directory with the client. "client": this client, and the shards travel
-     * between it and the ps, which need not see the directory (docs/checkpoints.md).
+     * share the directory with the client, or reach the store. "client": this client, and the shards travel
+     * between it and the ps, which need not see the directory or store (docs/checkpoints.md).
      * NULL: what $COX_CHECKPOINT_VIA says; without that, "ps".
      */
     const char *checkpoint_via;

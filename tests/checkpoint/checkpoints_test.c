@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/hold.h"
 #include "checkpoint/latest.h"
 #include "common/error.h"
 #include "common/file.h"
@@ -134,17 +135,17 @@ TEST(one_that_is_being_read_is_not_deleted)
     char *dir = coxi_test_path("d");
     const char *path = coxi_test_path("d/ckpt-1");
     write_some(dir, 1, 3);
-    assert_false(coxi_checkpoint_is_read(path));
+    assert_false(coxi_hold_is_taken(path));
     for (int i = 0; i < 2; i++) {
         assert_code(0, coxi_checkpoint_open(path, COXI_CHECKPOINT_LISTED, &reader[i]));
     }
-    assert_true(coxi_checkpoint_is_read(path));
+    assert_true(coxi_hold_is_taken(path));
     assert_fates("3n 2d 1r ", dir, 1, 0, true);
     assert_fates("3n 2d 1r ", dir, 1, 0, false);
     coxi_checkpoint_close(reader[0]);
     assert_fates("3n 1r ", dir, 1, 0, false);
     coxi_checkpoint_close(reader[1]);
-    assert_false(coxi_checkpoint_is_read(path));
+    assert_false(coxi_hold_is_taken(path));
     assert_fates("3n 1d ", dir, 1, 0, false);
     assert_there(dir, "3");
 }

@@ -5,8 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "checkpoint/draft.h"
 #include "checkpoint/latest.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/place.h"
 #include "checkpoint/safetensors.h"
 #include "common/file.h"
 #include "common/initializer.h"
@@ -238,9 +240,15 @@ void sample_write(const char *dir, const struct sample *sample)
                                      .variables = all,
                                      .n_variables = 4};
     char path[PATH_MAX];
+    struct coxi_draft draft;
+    bool in_store = coxi_place_in_store(dir);
     coxi_shards_div(7, (uint32_t)w.n_shards, w_shards);
     assert_code(0, coxi_path(path, "%s/ckpt-%" PRIu64, dir, sample->number));
-    assert_code(0, coxi_directory_make(path));
+    if (in_store) {
+        assert_code(0, coxi_draft_begin(dir, sample->number, &draft));
+    } else {
+        assert_code(0, coxi_directory_make(path));
+    }
     for (uint32_t ps = 0; ps < sample->n_ps; ps++) {
         struct shard *shard = shard_new(sample);
         add_table(shard, sample, ps);
@@ -254,6 +262,10 @@ void sample_write(const char *dir, const struct sample *sample)
         write_shard(path, sample, ps, shard, &shards[ps]);
         shard_free(shard);
     }
-    assert_code(0, coxi_manifest_write(&manifest, path));
-    assert_code(0, coxi_latest_write(dir, sample->number));
+    if (in_store) {
+        assert_code(0, coxi_draft_publish(&draft, &manifest));
+    } else {
+        assert_code(0, coxi_manifest_write(&manifest, path));
+        assert_code(0, coxi_latest_write(dir, sample->number));
+    }
 }

@@ -37,7 +37,7 @@ int64_t sample_n(uint64_t i);
 uint64_t sample_key(uint64_t row);
 float sample_value(const struct sample *sample, uint64_t row, uint64_t column);
 
-/* Writes <dir>/ckpt-<number> and LATEST. */
+/* Writes <dir>/ckpt-<number> and LATEST. `dir` may be s3://... */
 void sample_write(const char *dir, const struct sample *sample);
 
 #endif

@@ -439,6 +439,17 @@ void fake_s3_put(struct fake_s3 *f, const char *key, const void *data, size_t le
     coxi_unlock(&f->lock);
 }
 
+void fake_s3_age(struct fake_s3 *f, const char *prefix, int seconds)
+{
+    coxi_lock(&f->lock);
+    for (struct object *object = f->objects; object != NULL; object = object->next) {
+        if (strncmp(object->key, prefix, strlen(prefix)) == 0) {
+            object->modified_s = time(NULL) - seconds;
+        }
+    }
+    coxi_unlock(&f->lock);
+}
+
 void fake_s3_remove(struct fake_s3 *f, const char *key)
 {
     coxi_lock(&f->lock);

@@ -75,6 +75,8 @@ void fake_s3_accept(struct fake_s3 *f, const char *id, const char *secret,
 
 /* Objects, by their whole key. */
 void fake_s3_put(struct fake_s3 *f, const char *key, const void *data, size_t len);
+/* All objects beneath `prefix` were written that long ago. */
+void fake_s3_age(struct fake_s3 *f, const char *prefix, int seconds);
 void fake_s3_remove(struct fake_s3 *f, const char *key);
 /* The content, for free(); NULL: there is no such object. */
 uint8_t *fake_s3_content(struct fake_s3 *f, const char *key, size_t *ret_len);

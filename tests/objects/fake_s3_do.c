@@ -43,6 +43,7 @@ struct object *fake_make(struct fake_s3 *f, const char *key)
         object->next = *at;
         *at = object;
     }
+    (*at)->modified_s = time(NULL);
     return *at;
 }
 
@@ -183,11 +184,16 @@ static void do_list(struct fake_s3 *f, const struct request *request,
         }
         (void)coxi_buffer_printf(to, "<Contents><Key>");
         fake_escape(to, object->key, "/");
+        char modified[32];
+        struct tm tm;
+        (void)gmtime_r(&object->modified_s, &tm);
+        (void)strftime(modified, sizeof(modified), "%Y-%m-%dT%H:%M:%S.000Z", &tm);
         (void)coxi_buffer_printf(to,
-                                 "</Key><ETag>&quot;%.*s&quot;</ETag><Size>%zu</Size>"
+                                 "</Key><LastModified>%s</LastModified>"
+                                 "<ETag>&quot;%.*s&quot;</ETag><Size>%zu</Size>"
                                  "<Owner><ID>1</ID></Owner></Contents>",
-                                 (int)strlen(object->etag) - 2, object->etag + 1,
-                                 object->data.len);
+                                 modified, (int)strlen(object->etag) - 2,
+                                 object->etag + 1, object->data.len);
         last = object;
         n++;
     }

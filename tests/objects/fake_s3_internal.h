@@ -15,6 +15,7 @@ struct object {
     char *key;
     struct coxi_buffer data;
     char etag[ETAG_MAX];
+    time_t modified_s;
     char meta[META_MAX]; /* of the one header x-amz-meta-coxswain-writer */
 };
 

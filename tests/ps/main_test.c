@@ -56,8 +56,9 @@ TEST(ps_program_names_an_option_and_the_range_of_its_values)
 
 TEST(ps_program_takes_an_absolute_path_as_its_checkpoint_root)
 {
-    program_assert_refuses(name, "--checkpoint-root=checkpoints",
-                           "--checkpoint-root=checkpoints is no absolute path");
+    program_assert_refuses(
+        name, "--checkpoint-root=checkpoints",
+        "--checkpoint-root=checkpoints is neither an absolute path nor s3://");
 }
 
 /* Other users of this host reach loopback addresses, too. */

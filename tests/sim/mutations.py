@@ -40,9 +40,9 @@ MUTATIONS = {
     "10": ("the manifest's window is taken before the ps have cut", [
         ("coordinator", "write_checkpoint", "    if (r == 0) {\n        r = coxi_backlog_collect",
          "    if (0) {\n        r = coxi_backlog_collect"),
-        ("coordinator", "write_checkpoint", "r = write_shards(c, temporary, manifest);",
-         "r = coxi_backlog_collect(c, temporary, mark, manifest);"
-         "if (r == 0) { r = write_shards(c, temporary, manifest); }")]),
+        ("coordinator", "write_checkpoint", "r = write_shards(c, draft->path, manifest);",
+         "r = coxi_backlog_collect(c, draft->path, mark, manifest);"
+         "if (r == 0) { r = write_shards(c, draft->path, manifest); }")]),
     "11a": ("a late snapshot request writes", [
         ("ps", "coxi_store_snapshot_to", "same_client && snapshot->number < last->number", "0"),
         ("ps", "coxi_store_snapshot_to", "!same_client || snapshot->number > last->number", "1")]),

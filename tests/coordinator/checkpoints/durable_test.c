@@ -1,7 +1,7 @@
 /*
  * A checkpoint that is durable counts even if something fails after that. A checkpoint
  * from which another client has resumed stays. Calls of
- * coxi_checkpoint_hold and coxi_directory_sync go through this file (ld --wrap).
+ * coxi_hold_take and coxi_directory_sync go through this file (ld --wrap).
  */
 #include <pthread.h>
 #include <semaphore.h>
@@ -16,13 +16,14 @@
 
 static atomic_bool fails;
 
-int __real_coxi_checkpoint_hold(const char *path, int *ret);
-int __wrap_coxi_checkpoint_hold(const char *path, int *ret);
+struct coxi_hold;
+int __real_coxi_hold_take(const char *path, struct coxi_hold **ret);
+int __wrap_coxi_hold_take(const char *path, struct coxi_hold **ret);
 
-int __wrap_coxi_checkpoint_hold(const char *path, int *ret)
+int __wrap_coxi_hold_take(const char *path, struct coxi_hold **ret)
 {
     return atomic_load(&fails) ? coxi_error(COX_EIO, "cannot lock %s", path)
-                               : __real_coxi_checkpoint_hold(path, ret);
+                               : __real_coxi_hold_take(path, ret);
 }
 
 /* The moment when a checkpoint has its final name, but the name is not durable yet. If

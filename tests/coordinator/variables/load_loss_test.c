@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/hold.h"
 #include "coordinator/base/replay_log.h"
 #include "coordinator/closures/operation.h"
 #include "coordinator/coordinator.h"
@@ -39,7 +39,7 @@ TEST(a_ps_lost_after_a_load_gets_it_again_from_where_it_came)
     model_open(&model, &plan);
     model_train(&model, 2);
     assert_code(0, model_load(&model, from, NULL));
-    assert_true(coxi_checkpoint_is_read(from));
+    assert_true(coxi_hold_is_taken(from));
     model_train(&model, 3);
     plan.dir = NULL;
     plan.n_ps = 1;
@@ -52,7 +52,7 @@ TEST(a_ps_lost_after_a_load_gets_it_again_from_where_it_came)
         model_assert_alike(&model, &straight);
     }
     assert_code(0, cox_checkpoint_save(model.crew.c, NULL, NULL));
-    assert_false(coxi_checkpoint_is_read(from));
+    assert_false(coxi_hold_is_taken(from));
     lose_ps(&model, 0);
     model_assert_alike(&model, &straight);
     crew_close(&straight.crew);

@@ -1,0 +1,181 @@
+/*
+ * A run whose checkpoints are in a store of objects (the fake one of this process), which ps
+ * write themselves, or which get the shards through the client.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "coxswain/evaluator.h"
+#include "tests/coordinator/crew.h"
+#include "tests/objects/fake_s3.h"
+#include "tests/test.h"
+
+enum { N_PS = 2 };
+
+static const char dir[] = "s3://bucket/runs/clicks/";
+
+struct run {
+    struct fake_s3 *fake;
+    struct crew crew;
+    struct cox_variable *counters[N_PS];
+};
+
+static void run_open(struct run *run, const char *via)
+{
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.checkpoint_dir = dir;
+    options.checkpoint_via = via;
+    options.checkpoint_incremental = 2;
+    options.checkpoint_at_close = -1;
+    crew_open(&run->crew, N_PS, 2, "counter", &options);
+    run->counters[0] = crew_counter(&run->crew, "c0");
+    run->counters[1] = crew_counter(&run->crew, "c1");
+}
+
+static void run_start(struct run *run, const char *via)
+{
+    *run = (struct run){.fake = fake_s3_open()};
+    fake_s3_environment(run->fake);
+    run_open(run, via);
+}
+
+static void run_end(struct run *run)
+{
+    crew_close(&run->crew);
+    assert_int_equal(0, fake_s3_refused(run->fake));
+    assert_int_equal(0, fake_s3_uploads(run->fake));
+    fake_s3_close(run->fake);
+}
+
+static void count(struct run *run, int n)
+{
+    crew_schedule(&run->crew, crew_function(&run->crew, "count"), n, 2);
+    assert_code(0, cox_join(run->crew.c, 60000));
+}
+
+static void assert_counted(struct run *run, int64_t n)
+{
+    assert_int_equal(n, crew_read(&run->crew, run->counters[0]));
+    assert_int_equal(n, crew_read(&run->crew, run->counters[1]));
+}
+
+static uint64_t save(struct run *run)
+{
+    uint64_t number = 0;
+    assert_code(0, cox_checkpoint_save(run->crew.c, NULL, &number));
+    return number;
+}
+
+/* True: the fake store has that object. */
+static bool has(const struct run *run, const char *key)
+{
+    char whole[256];
+    size_t len = 0;
+    (void)snprintf(whole, sizeof(whole), "runs/clicks/%s", key);
+    uint8_t *content = fake_s3_content(run->fake, whole, &len);
+    free(content);
+    return content != NULL;
+}
+
+/* A lost ps gets its values from the store, and a next client goes on from there. */
+static void lose_and_go_on(const char *via)
+{
+    struct run run;
+    struct cox_progress progress = COX_PROGRESS_INIT;
+    run_start(&run, via);
+    count(&run, 10);
+    assert_int_equal(1, save(&run));
+    count(&run, 10);
+    assert_int_equal(2, save(&run)); /* builds on the first */
+    count(&run, 10);
+    crew_kill(crew_ps_process(&run.crew, 1));
+    count(&run, 10);
+    assert_counted(&run, 40);
+    assert_true(has(&run, "LATEST") && has(&run, "generation-1"));
+    assert_true(has(&run, "ckpt-1/manifest.json"));
+    assert_true(has(&run, "ckpt-2/ps-1-of-2.safetensors"));
+    crew_close(&run.crew);
+    run_open(&run, via);
+    assert_code(0, cox_progress(run.crew.c, &progress));
+    assert_int_equal(2, progress.checkpoint);
+    assert_int_equal(2, progress.generation);
+    assert_counted(&run, 20);
+    assert_false(has(&run, "generation-1"));
+    run_end(&run);
+}
+
+TEST(ps_write_to_a_store_and_are_restored_from_it)
+{
+    lose_and_go_on("ps");
+}
+
+TEST(shards_go_through_the_client_to_a_store_and_back)
+{
+    lose_and_go_on("client");
+}
+
+TEST(a_checkpoint_that_a_store_refuses_fails_and_the_next_one_is_whole)
+{
+    struct run run;
+    run_start(&run, NULL);
+    count(&run, 10);
+    fake_s3_fault(run.fake, FAKE_PUT, -1, FAKE_DENY);
+    assert_code(COX_EIO, cox_checkpoint_save(run.crew.c, NULL, NULL));
+    fake_s3_heal(run.fake);
+    count(&run, 10);
+    uint64_t number = save(&run);
+    crew_kill(crew_ps_process(&run.crew, 0));
+    assert_counted(&run, 20);
+    struct cox_checkpoint_options final = COX_CHECKPOINT_OPTIONS_INIT;
+    final.final = 1;
+    assert_code(0, cox_checkpoint_save(run.crew.c, &final, NULL));
+    assert_true(number > 1);
+    run_end(&run);
+}
+
+/* ---- an evaluator */
+
+TEST(an_evaluator_reads_from_a_store_and_reports_there)
+{
+    struct run run;
+    struct cox_evaluator *evaluator;
+    struct cox_evals *evals;
+    struct cox_eval eval = COX_EVAL_INIT;
+    const struct cox_score score = {"count", 10};
+    int64_t value = 0;
+    struct cox_checkpoint_info info = COX_CHECKPOINT_INFO_INIT;
+    run_start(&run, NULL);
+    count(&run, 10);
+    (void)save(&run);
+    assert_code(0, cox_evaluator_open(dir, NULL, &evaluator));
+    assert_code(0, cox_evaluator_next(evaluator, &info));
+    assert_int_equal(1, info.number);
+    assert_code(0, cox_evaluator_read(evaluator, "c1", &value, sizeof(value)));
+    assert_int_equal(10, value);
+    assert_code(0, cox_evaluator_report(evaluator, &score, 1));
+    cox_evaluator_close(evaluator);
+    assert_code(0, cox_evals_read(dir, &evals));
+    assert_int_equal(1, cox_evals_count(evals));
+    assert_code(0, cox_evals_at(evals, 0, &eval));
+    assert_int_equal(1, eval.checkpoint);
+    cox_evals_free(evals);
+    run_end(&run);
+}
+
+TEST(another_run_loads_a_checkpoint_from_a_store)
+{
+    struct run run;
+    struct crew other;
+    run_start(&run, NULL);
+    count(&run, 10);
+    (void)save(&run);
+    crew_open(&other, 1, 1, "counter", NULL);
+    struct cox_variable *counter = crew_counter(&other, "c0");
+    struct cox_load_options load = COX_LOAD_OPTIONS_INIT;
+    load.path = "s3://bucket/runs/clicks/ckpt-1";
+    assert_code(0, cox_checkpoint_load(other.c, &load, NULL));
+    assert_int_equal(10, crew_read(&other, counter));
+    crew_close(&other);
+    run_end(&run);
+}
