@@ -101,11 +101,11 @@ export class Overview {
     const speed = model.recentRate();
     const done = `${plural(sample.done ?? 0, "step")} done`;
     if (status.word === "over") {
-      return model.over ? `This run is over since ${clock(newest)}: ${done}.`
+      return model.over ? `This run ended at ${clock(newest)}: ${done}.`
         : `Nothing was heard of this run after ${clock(newest)}: ${done}. Its client has not closed it, so it was killed, or it stands still.`;
     }
     if (status.word === "no answer") {
-      return `The client does not answer since ${clock(newest)}; this page tries again by itself. Until then: ${done}.`;
+      return `The client has not answered since ${clock(newest)}; this page tries again by itself. Until then: ${done}.`;
     }
     if (status.word === "idle") {
       return `${done}. No step waits or is under way.`;
@@ -157,7 +157,7 @@ export class Overview {
     const ready = workers.filter((w) => stateOf(w)[1] === "up").length;
     const { done, total } = this.extent();
     this.tile("Progress", total > 0 ? `${Math.min(100, (100 * done) / total).toFixed(1)} %` : null);
-    this.tile("Steps per second", rate(model.recentRate(5)));
+    this.tile("Steps per second", model.over ? null : rate(model.recentRate(5)));
     this.tile("Steps done", short(s.done));
     this.tile("Waiting", short(s.queued));
     this.tile("Under way", short(s.in_flight));

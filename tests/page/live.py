@@ -151,6 +151,14 @@ def links(page, client):
     return [url.removeprefix(client.url.rstrip("/")) for url in shown]
 
 
+def tiles_fit(browser):
+    """Also on a phone, where a tile is narrow."""
+    browser.size(390, 844)
+    fit = browser.run("[...document.querySelectorAll('#tiles dd')].every(d => d.scrollWidth <= d.clientWidth)")
+    browser.size(1280, 900)
+    return fit
+
+
 def compare(page, client):
     """When nothing runs any more, the page has the numbers of cox_stats."""
     client.process.send_signal(signal.SIGUSR1)
@@ -201,7 +209,7 @@ def main():
             events = page.text("#events-list").count("worker lost")
             client.end()
             page.until("the page says that the client is gone", lambda: page.text("#status") == "over")
-            check("and since when", page.text("#sentence").startswith("This run is over since"))
+            check("and since when", page.text("#sentence").startswith("This run ended at "))
             client = Client(argv, directory, address)
             page.until("the page goes on with the next client", lambda: page.text("#status") == "training")
             check("and has what came before", page.text("#events-list").count("worker lost") >= events)
@@ -213,6 +221,9 @@ def main():
             page.until("the page of the directory has it when all is over",
                        lambda: page.text("#events-list").count("worker lost") >= events and page.rows("workers-table"))
             page.until("and says that it is over", lambda: page.text("#status") == "over")
+            check("and tells no speed", page.tile("Steps per second") == "")
+            check("and when the last checkpoint was", " at " in page.tile("Last checkpoint"))
+            check("no number covers the next one", tiles_fit(browser))
             picture("over")
             check("and links to no metrics", "/metrics" not in links(page, served))
             check(f"no errors in the page {browser.errors}", not browser.errors)
