@@ -38,6 +38,12 @@ struct coxi_said {
     uint64_t answered; /* the last call that the ps has answered */
     uint64_t said_ms;  /* when it answered */
     struct coxi_counters counters;
+    /* What the ps had counted whenever it was started again, because it begins at 0 then. Else
+     * the sums over all ps would fall, and Prometheus takes a counter that falls for one that
+     * began at 0: all that the other ps had counted would seem to have happened just now. */
+    uint64_t before_commits;
+    uint64_t before_duplicates;
+    uint64_t before_infinite;
     uint64_t infinite;  /* see struct coxi_counts */
     uint64_t gradients; /* whose staleness was counted, and the sum of it */
     uint64_t stale_sum;
@@ -74,6 +80,28 @@ static void ended(struct coxi_said *said) COXI_REQUIRES(said->c->lock)
     (void)pthread_cond_broadcast(&said->c->life.changed);
 }
 
+/* A number that falls has begun anew. */
+static void keep(uint64_t *before, uint64_t last, uint64_t now)
+{
+    *before += now < last ? last : 0;
+}
+
+/* Takes the counts of an answer. */
+static void take(struct coxi_said *said, const struct coxi_counts *counts)
+    COXI_REQUIRES(said->c->lock)
+{
+    keep(&said->before_commits, said->counters.commits, counts->all.commits);
+    keep(&said->before_duplicates, said->counters.duplicates, counts->all.duplicates);
+    keep(&said->before_infinite, said->infinite, counts->infinite);
+    said->counters = counts->all;
+    said->infinite = counts->infinite;
+    said->gradients = 0;
+    for (size_t i = 0; i < COXI_STALE_BUCKETS; i++) {
+        said->gradients += counts->stale.counts[i];
+    }
+    said->stale_sum = counts->stale.sum;
+}
+
 /* On a ps client's thread. */
 static void on_answer(struct coxi_psc_request *request, int code,
                       const struct coxi_message *answer, void *payload, size_t len)
@@ -84,13 +112,7 @@ static void on_answer(struct coxi_psc_request *request, int code,
     (void)len;
     coxi_lock(&c->lock);
     if (code == 0 && answer->kind == COXI_COUNTS) {
-        said->counters = answer->counts.all;
-        said->infinite = answer->counts.infinite;
-        said->gradients = 0;
-        for (size_t i = 0; i < COXI_STALE_BUCKETS; i++) {
-            said->gradients += answer->counts.stale.counts[i];
-        }
-        said->stale_sum = answer->counts.stale.sum;
+        take(said, &answer->counts);
         said->answered = said->number;
         said->said_ms = coxi_now_ms();
     }
@@ -150,9 +172,9 @@ static void add_said(struct cox_stats *stats, const struct coxi_said *said,
 {
     uint64_t age_ms = said->answered < number ? coxi_now_ms() - said->said_ms : 0;
     stats->ps_age_ms = age_ms > stats->ps_age_ms ? age_ms : stats->ps_age_ms;
-    stats->commits += said->counters.commits;
-    stats->commits_duplicate += said->counters.duplicates;
-    stats->pulled_infinite += said->infinite;
+    stats->commits += said->before_commits + said->counters.commits;
+    stats->commits_duplicate += said->before_duplicates + said->counters.duplicates;
+    stats->pulled_infinite += said->before_infinite + said->infinite;
     stats->table_rows += said->counters.rows;
     stats->ps_bytes += said->counters.bytes;
 }

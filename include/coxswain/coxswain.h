@@ -513,9 +513,11 @@ struct cox_stats {
     uint64_t put_back;  /* attempts that were lost with a worker */
     /* all that ever connected or are listed, even if lost */
     uint64_t workers;
-    uint64_t workers_ready;     /* that take closures */
-    uint64_t workers_lost;      /* losses; a worker that leaves is not lost */
-    uint64_t commits;           /* applied, on all ps */
+    uint64_t workers_ready; /* that take closures */
+    uint64_t workers_lost;  /* losses; a worker that leaves is not lost */
+    /* Applied, on all ps; also what a ps had applied before it was lost, and what it has
+     * applied again since then */
+    uint64_t commits;
     uint64_t commits_duplicate; /* not applied again */
     uint64_t table_rows;
     uint64_t ps_bytes;           /* memory of values and optimizer state */

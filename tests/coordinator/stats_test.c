@@ -153,3 +153,38 @@ TEST(stats_wait_for_no_recovery)
     yard_kill(&worker);
     yard_close(&yard);
 }
+
+static bool is_recovered(void *c)
+{
+    struct cox_stats stats = look(c);
+    return stats.ps_recovered == 1 && stats.ps_age_ms == 0;
+}
+
+/* The ps that is back begins to count at 0. */
+TEST(commits_do_not_fall_when_a_ps_is_started_again)
+{
+    struct yard yard;
+    struct program worker;
+    struct cox_options options = COX_OPTIONS_INIT;
+    char address[256];
+    uint64_t number;
+    options.checkpoint_dir = coxi_test_path("checkpoints");
+    yard_open(&yard, &options);
+    yard_worker(&yard, &worker, NULL);
+    yard_wait_ready(&yard, 1);
+    yard_count(&yard, N);
+    assert_code(0, cox_join(yard.crew.c, -1));
+    assert_code(0, cox_checkpoint_save(yard.crew.c, NULL, &number));
+    assert_int_equal(N, look(yard.crew.c).commits);
+    (void)snprintf(address, sizeof(address), "%s", yard.ps_address);
+    program_kill(&yard.ps, SIGKILL);
+    assert_int_equal(256 + SIGKILL, program_wait(&yard.ps));
+    daemon_start(&yard.ps, "coxswain-ps", 0, address, yard.ps_address);
+    coxi_test_until(is_recovered, yard.crew.c, "the ps is back");
+    assert_int_equal(N, look(yard.crew.c).commits);
+    yard_count(&yard, N);
+    assert_code(0, cox_join(yard.crew.c, -1));
+    assert_int_equal(2 * N, look(yard.crew.c).commits);
+    yard_kill(&worker);
+    yard_close(&yard);
+}

@@ -64,6 +64,12 @@ class Client:
     def get(self, path):
         return json.load(urllib.request.urlopen(self.url.rstrip("/") + path, timeout=20))
 
+    def metrics(self):
+        """Its counters, as Prometheus scrapes them: {"coxswain_client_commits_total": 3.0, ...}."""
+        text = urllib.request.urlopen(self.url.rstrip("/") + "/metrics", timeout=20).read().decode()
+        samples = (line.rpartition(" ") for line in text.splitlines() if not line.startswith("#"))
+        return {name: float(value) for name, _, value in samples if re.search("_(total|count|bucket|sum)({|$)", name)}
+
     def daemons(self, name):
         return descendants(self.process.pid, name)
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Looks at the page of a real run in headless Chromium while its ps and workers are killed by kill -9,
-again and again. When all is over the page has the numbers of cox_stats.
+again and again, and scrapes the client's metrics meanwhile. When all is over the page and the
+metrics have the numbers of cox_stats.
 
   storm.py CLIENT MODULE [PICTURES [SEED]]
 
@@ -71,8 +72,12 @@ def blow(client, chance):
 
 def storm(page, client, chance):
     """Blow after blow: each as soon as the page tells something new, or when all are back."""
+    scraped = {}
     for n in range(BLOWS):
         before = told(page)
+        last, scraped = scraped, client.metrics()
+        fallen = [name for name, value in last.items() if scraped.get(name, -1) < value]
+        check(f"no counter falls {fallen}", not fallen)
         killed = blow(client, chance)
         page.until(f"blow {n}, {killed}, is told of", lambda: told(page) != before)
         if chance.random() < 0.4:
@@ -96,6 +101,11 @@ def compare(page, client):
     page.until("the run's newest sample has the numbers of cox_stats", sampled)
     for name, member in (("Steps done", "done"), ("Commits", "commits"), ("Sent again", "put_back")):
         page.until(f"so has the page: {name}", lambda: page.tile(name) == short(stats[member]))
+    scraped = client.metrics()
+    for name, member in (("closures_done", "done"), ("closures_failed", "failed"), ("attempts_put_back", "put_back"),
+                         ("commits", "commits"), ("commits_duplicate", "commits_duplicate"), ("workers_lost", "workers_lost"),
+                         ("ps_recovered", "ps_recovered"), ("checkpoints", "checkpoints")):
+        check(f"so have the metrics: {name}", scraped[f"coxswain_client_{name}_total"] == stats[member])
     check("no tile tells of failures", page.tile("Failed") == "")
     lost = page.browser.run("[...document.querySelectorAll('#workers-table thead th')].findIndex(th => th.textContent.startsWith('Lost'))")
     page.until("and how often workers were lost", lambda: sum(int(row[lost]) for row in page.rows("workers-table")) == stats["workers_lost"])
