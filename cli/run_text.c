@@ -370,7 +370,20 @@ struct column {
     int width; /* negative: on the left */
     const char *member;
     const char *(*text)(double value, char *ret); /* NULL: the member is a text */
+    double (*value)(json_t *peer);                /* NULL: the member's */
 };
+
+/* A worker has more steps than slots: those that it begins next, so that no slot waits for a
+ * message. */
+static double running(json_t *worker)
+{
+    return fmin(number_of(worker, "running"), number_of(worker, "slots"));
+}
+
+static double next(json_t *worker)
+{
+    return number_of(worker, "running") - running(worker);
+}
 
 static const struct column ps_columns[] = {
     {"PS", 5, "index", count_text},
@@ -390,7 +403,8 @@ static const struct column worker_columns[] = {
     {"STATE", -10, "state", NULL},
     {"STEPS/S", 8, "rate", rate_text},
     {"STEP", 9, "step_us", micros_text},
-    {"RUNNING", 8, "running", count_text},
+    {"RUNNING", 8, NULL, count_text, running},
+    {"NEXT", 5, NULL, count_text, next},
     {"SLOTS", 6, "slots", count_text},
     {"DONE", 10, "done", count_text},
     {"MEMORY", 10, "rss", memory_text},
@@ -415,7 +429,9 @@ static void print_row(const struct column *columns, json_t *peer, FILE *out,
         char cell[CELL_MAX];
         const char *text = column->title;
         if (peer != NULL && column->text != NULL) {
-            text = column->text(number_of(peer, column->member), cell);
+            double value = column->value != NULL ? column->value(peer)
+                                                 : number_of(peer, column->member);
+            text = column->text(value, cell);
         } else if (peer != NULL) {
             text = plain(word_of(peer, column->member), cell, sizeof(cell));
         }

@@ -19,8 +19,7 @@ enum { SECOND_MS = 1000, FOLLOW_MS = 300 };
 #define WHERE_HELP                                                                     \
     "\nWithout an argument: of the run in this directory. A client serves its run at " \
     "the\naddress that it was given (cox_options.http, coxswain run --page); the "     \
-    "run's "                                                                           \
-    "\ndirectory is its checkpoint directory, or else its directory of logs."
+    "run's\ndirectory is its checkpoint directory, or else its directory of logs."
 
 /* A run that is being watched. */
 struct run {

@@ -90,7 +90,9 @@ static int judge(struct answer *answer, CURLcode code)
     }
     if (status == 404) {
         return coxi_error(
-            COX_EIO, "no client of a run answers at %s, or one of an older version",
+            COX_EIO,
+            "%s gives no trace: only the client of a run that goes on does, "
+            "and not if it is of an older version",
             url);
     }
     if (status != 0 && status != 200) {

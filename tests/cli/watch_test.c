@@ -37,7 +37,8 @@ static const char *write_run_with(const char *worker_state, const char *more,
         "{\"seq\":4,\"t\":%.3f,\"kind\":\"workers\",\"workers\":[{\"index\":0,"
         "\"state\":"
         "\"ready\",\"address\":\"tcp://"
-        "w\",\"rate\":10,\"step_us\":1500,\"rss\":5242880},{\"index\":1,"
+        "w\",\"rate\":10,\"step_us\":1500,\"rss\":5242880,\"slots\":2,"
+        "\"running\":7},{\"index\":1,"
         "\"state\":\"%s\",\"address\":\"tcp://v\"}]}\n"
         "{\"seq\":5,\"t\":%.3f,\"kind\":\"scalar\",\"name\":\"loss\",\"source\":"
         "\"train\","
@@ -165,6 +166,8 @@ TEST(top_prints_plain_tables_where_there_is_no_terminal)
     assert_prints(0, argv, "1.5 ms");
     assert_prints(0, argv, "2.0 KiB");
     assert_prints(0, argv, "5.0 MiB");
+    assert_prints(0, argv, "RUNNING   NEXT   SLOTS");
+    assert_prints(0, argv, "      2      5       2");
 }
 
 TEST(events_are_printed_and_followed)
