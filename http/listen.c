@@ -1,5 +1,6 @@
 /* Addresses of the HTTP server: which are allowed, and the socket that listens. */
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -131,7 +132,12 @@ static int bind_to(const struct addrinfo *to, const char *address, int *ret_fd)
     /* connections that have just ended do not keep the address */
     if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
         bind(fd, to->ai_addr, to->ai_addrlen) != 0 || listen(fd, BACKLOG) != 0) {
-        int r = coxi_error_errno(COX_EADDRESS, "cannot listen at %s", address);
+        int r = errno == EADDRINUSE
+                    ? coxi_error(COX_EADDRESS,
+                                 "cannot listen at %s: another program listens there; "
+                                 "choose another address (port 0 is any free one)",
+                                 address)
+                    : coxi_error_errno(COX_EADDRESS, "cannot listen at %s", address);
         if (fd >= 0) {
             (void)close(fd);
         }

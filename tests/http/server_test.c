@@ -230,7 +230,7 @@ TEST(an_address_in_use_is_refused)
 {
     struct coxi_http_server *server = start("0");
     const char *address = coxi_http_url(server) + strlen("http://");
-    assert_refused(address, false, address);
+    assert_refused(address, false, "another program listens there");
     coxi_http_stop(server);
 }
 
