@@ -342,9 +342,12 @@ int coxi_history_file_retire(const char *dir)
     char old[PATH_MAX];
     int r = path_of(dir, path);
     r = r == 0 ? coxi_path(old, "%s/metrics.jsonl.old", dir) : r;
-    return r == 0 && rename(path, old) != 0 && errno != ENOENT
-               ? coxi_error_errno(COX_EIO, "cannot rename %s", path)
-               : r;
+    /* rename tells of a disk that is read-only also if there is no file */
+    if (r != 0 || rename(path, old) == 0 || errno == ENOENT) {
+        return r;
+    }
+    r = coxi_error_errno(COX_EIO, "cannot rename %s", path);
+    return access(path, F_OK) == 0 || errno != ENOENT ? r : 0;
 }
 
 int coxi_history_file_append(struct coxi_history_file *file, const void *lines,
