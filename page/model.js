@@ -92,6 +92,7 @@ export class Model {
     this.configVersion = 0;
     this.checkpoints = []; // {number, step, t}
     this.restarts = []; // {step, t}
+    this.sampledFrom = -Infinity; // when this client's samples begin
     this.marksVersion = 0;
     this.commitsBefore = null;
     this.endedT = null; // when a step has ended last, or there was nothing to do
@@ -140,12 +141,12 @@ export class Model {
     return this.sample === null || this.endedT === null ? 0 : Math.max(0, this.sample.t - this.endedT);
   }
 
-  // Steps a second over the last samples.
+  // Steps a second over the last samples of this client.
   recentRate(seconds = 30) {
     const { t, rate } = this.curves;
     let sum = 0;
     let n = 0;
-    for (let i = t.length - 1; i >= 0 && t[i] > t[t.length - 1] - seconds; i--) {
+    for (let i = t.length - 1; i >= 0 && t[i] > t[t.length - 1] - seconds && t[i] >= this.sampledFrom; i--) {
       if (isNumber(rate[i])) {
         sum += rate[i];
         n++;
@@ -165,6 +166,7 @@ const TAKERS = {
     const again = before !== null && (before.pid !== record.pid || before.generation !== record.generation);
     if (again) {
       model.commitsBefore = null;
+      model.sampledFrom = record.t;
       model.restarts.push({ step: record.resumed?.closure ?? model.sample?.step ?? 0, t: record.t });
       if (record.resumed) {
         model.forget(record.resumed);
@@ -183,6 +185,7 @@ const TAKERS = {
   sample(model, record) {
     const curves = model.curves;
     dropFrom(curves, record.t);
+    model.sampledFrom = Math.min(model.sampledFrom, record.t); // a clock may be set back
     const last = curves.t.length - 1;
     const since = last >= 0 ? record.t - curves.t[last] : 0;
     let commits = null;

@@ -157,6 +157,21 @@ def links(page, client):
     return [url.removeprefix(client.url.rstrip("/")) for url in shown]
 
 
+SPEEDS = """import('/model.js').then(({ Model }) => {
+  const model = new Model();
+  const sample = (seq, t, rate) => model.add({ seq, t, kind: 'sample', rate });
+  model.add({ seq: 1, t: 1, kind: 'run', pid: 1 });
+  sample(2, 2, 100);
+  sample(3, 3, 100);
+  model.add({ seq: 4, t: 10, kind: 'run', pid: 2 });
+  sample(5, 11, 0);
+  sample(6, 12, 10);
+  const after = model.recentRate();
+  sample(7, 5, 30);
+  return [after, model.recentRate()];
+})"""
+
+
 def tiles_fit(browser):
     """Also on a phone, where a tile is narrow."""
     browser.size(390, 844)
@@ -230,6 +245,7 @@ def main():
             check("and tells no speed", page.tile("Steps per second") == "")
             check("and when the last checkpoint was", " at " in page.tile("Last checkpoint"))
             check("no number covers the next one", tiles_fit(browser))
+            check("the speed is that of the newest client, also if its clock is set back", browser.run(SPEEDS) == [5, 30])
             picture("over")
             check("and links to no metrics", "/metrics" not in links(page, served))
             check(f"no errors in the page {browser.errors}", not browser.errors)
