@@ -30,6 +30,7 @@ enum {
     RETRY_MS = 1000, /* after a write has failed */
     TELL_LOST_MS = 60000,
     LINES_MAX = 1 << 20, /* bytes of lines that wait for the disk */
+    PIECE = 1 << 14,
     CLOSE_LEAST_MS = 500 /* a disk that answers gets so long, also if time is over */
 };
 
@@ -157,6 +158,17 @@ static void written(struct coxi_writer *writer, struct place *place)
 
 /* ---- writing */
 
+/* Bytes of whole lines to write at once: little, so that what waits is written bit by bit as
+ * a full disk gets room. */
+static size_t piece_of(const uint8_t *lines, size_t len)
+{
+    const uint8_t *end = len > PIECE ? memrchr(lines, '\n', PIECE) : NULL;
+    if (end == NULL && len > PIECE) {
+        end = memchr(lines, '\n', len);
+    }
+    return end != NULL ? (size_t)(end + 1 - lines) : len;
+}
+
 static int write_lines(struct coxi_writer *writer)
 {
     int r = 0;
@@ -166,12 +178,16 @@ static int write_lines(struct coxi_writer *writer)
     if (r == 0 && writer->file.fd < 0) {
         r = coxi_history_file_open(writer->dir, &writer->file);
     }
-    if (r == 0) {
-        r = coxi_history_file_append(&writer->file, writer->lines.data,
-                                     writer->lines.len);
+    size_t done = 0;
+    while (r == 0 && done < writer->lines.len) {
+        const uint8_t *lines = writer->lines.data + done;
+        size_t len = piece_of(lines, writer->lines.len - done);
+        r = coxi_history_file_append(&writer->file, lines, len);
+        done += r == 0 ? len : 0;
     }
-    if (r == 0) {
-        writer->lines.len = 0;
+    writer->lines.len -= done;
+    if (done > 0 && writer->lines.len > 0) {
+        memmove(writer->lines.data, writer->lines.data + done, writer->lines.len);
     }
     return r;
 }

@@ -292,6 +292,51 @@ TEST(training_goes_on_without_room_on_the_disk_and_an_event_tells_of_it)
     told_free(&told);
 }
 
+static off_t size_of(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 ? st.st_size : 0;
+}
+
+static bool has_grown(void *arg)
+{
+    const off_t *before = arg;
+    return size_of(coxi_test_path("run/metrics.jsonl")) > *before;
+}
+
+/* What waits does not fit as a whole. */
+TEST(a_disk_with_a_little_room_gets_a_part_of_what_waits)
+{
+    enum { SCALARS = 4000, ROOM = 40000 };
+    struct crew crew;
+    struct told told;
+    struct rlimit all;
+    struct cox_options options = COX_OPTIONS_INIT;
+    n_failed = n_back = 0;
+    options.checkpoint_dir = coxi_test_path("run");
+    options.checkpoint_at_close = -1;
+    options.on_event = on_event;
+    crew_open(&crew, 1, 1, "counter", &options);
+    (void)signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(0, getrlimit(RLIMIT_FSIZE, &all));
+    assert_int_equal(0, setrlimit(RLIMIT_FSIZE, &(struct rlimit){1, all.rlim_max}));
+    for (uint64_t i = 0; i < SCALARS; i++) {
+        assert_code(0, cox_log_scalar(crew.c, "loss", i, 1));
+    }
+    coxi_test_until(has_failed, NULL, "an event that the file cannot be written");
+    off_t before = size_of(coxi_test_path("run/metrics.jsonl"));
+    rlim_t room = (rlim_t)before + ROOM;
+    assert_int_equal(0, setrlimit(RLIMIT_FSIZE, &(struct rlimit){room, all.rlim_max}));
+    coxi_test_until(has_grown, &before, "a longer file");
+    assert_int_equal(0, n_back);
+    assert_int_equal(0, setrlimit(RLIMIT_FSIZE, &all));
+    coxi_test_until(is_back, NULL, "an event that it can be written again");
+    crew_close(&crew);
+    told_read(options.checkpoint_dir, &told);
+    assert_int_equal(SCALARS, told_count(&told, "scalar"));
+    told_free(&told);
+}
+
 /* Reads the only file of events in a directory. */
 static bool has_points(const char *pattern, const char *name, size_t n)
 {
