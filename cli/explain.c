@@ -70,7 +70,13 @@ int coxi_command_explain(int argc, char **argv)
     if (r == 0) {
         r = coxi_view_find(&coxi_own_environment, &view);
     }
-    if (r == 0 && view.source == NULL) {
+    if (r == 0 && view.source == NULL &&
+        coxi_environment_get(&coxi_own_environment, "COX_ETCD") != NULL) {
+        r = coxi_error(COX_ENOENT,
+                       "COX_ETCD says where etcd is, which is enough for daemons, but "
+                       "not how many ps there are: set COX_CLUSTER to "
+                       "{\"cluster\": {\"etcd\": {\"ps\": 2}}}");
+    } else if (r == 0 && view.source == NULL) {
         r = coxi_error(
             COX_ENOENT,
             "nothing describes a cluster: set COX_CLUSTER, or TF_CONFIG, or "

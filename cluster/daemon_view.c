@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cluster/etcd_settings.h"
 #include "common/error.h"
 #include "common/log.h"
 
@@ -71,27 +72,63 @@ static int check(enum coxi_cluster_role role, int64_t index, struct coxi_view *v
     return 0;
 }
 
-int coxi_daemon_view(enum coxi_cluster_role role, struct coxi_daemon_options *options,
-                     const char **client, struct coxi_view *ret)
+/* What the environment has to tell. Where etcd is known, that is the index of a ps. */
+static bool has_to_ask(const struct coxi_daemon_options *options, const char **client,
+                       const struct coxi_etcd_settings *etcd)
 {
+    return etcd->endpoints != NULL
+               ? client == NULL && options->index < 0
+               : options->listen == NULL && (client == NULL || *client == NULL);
+}
+
+/* Takes the place in a list of addresses. */
+static void take_address(struct coxi_daemon_options *options, const char **client,
+                         const struct coxi_view *view)
+{
+    options->listen = view->listen[0] != '\0' ? view->listen : NULL;
+    if (options->listen == NULL && client != NULL) {
+        *client = view->client;
+    }
+}
+
+static bool is_in_etcd(const struct coxi_view *view)
+{
+    return view->cluster != NULL && view->cluster->etcd != NULL;
+}
+
+/* Finds this daemon's place. Workers that etcd leads to the client need none. */
+static int find(enum coxi_cluster_role role, int64_t index, struct coxi_view *view)
+{
+    int r = coxi_view_find(&coxi_own_environment, view);
+    bool needs_none = r == 0 && is_in_etcd(view) && role == COXI_CLUSTER_WORKER &&
+                      view->role == COXI_CLUSTER_NONE;
+    return r == 0 && view->source != NULL && !needs_none ? check(role, index, view) : r;
+}
+
+int coxi_daemon_view(enum coxi_cluster_role role, struct coxi_daemon_options *options,
+                     const char **client, struct coxi_etcd_settings *etcd,
+                     struct coxi_view *ret)
+{
+    const struct coxi_etcd_settings said = *etcd;
     *ret = (struct coxi_view){0};
-    int r = 0;
-    if (options->listen == NULL && (client == NULL || *client == NULL)) {
-        r = coxi_view_find(&coxi_own_environment, ret);
-        if (r == 0 && ret->source != NULL) {
-            r = check(role, options->index, ret);
-        }
+    int r = coxi_etcd_settings_fill(etcd);
+    if (r == 0 && has_to_ask(options, client, etcd)) {
+        r = find(role, options->index, ret);
+    }
+    if (r == 0 && etcd->endpoints == NULL && is_in_etcd(ret)) {
+        *etcd = said; /* options, then COX_CLUSTER, then other variables */
+        coxi_etcd_settings_complete(etcd, ret->cluster->etcd);
+        r = coxi_etcd_settings_fill(etcd);
     }
     if (r != 0) {
         coxi_view_fini(ret);
         return r;
     }
-    if (ret->source != NULL) {
+    if (ret->role == role) {
         options->index = ret->index;
-        options->listen = ret->listen[0] != '\0' ? ret->listen : NULL;
     }
-    if (ret->source != NULL && options->listen == NULL && client != NULL) {
-        *client = ret->client;
+    if (etcd->endpoints == NULL && ret->source != NULL) {
+        take_address(options, client, ret);
     }
     options->index = options->index < 0 ? 0 : options->index;
     return 0;

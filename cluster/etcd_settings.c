@@ -124,6 +124,17 @@ int coxi_etcd_settings_fill(struct coxi_etcd_settings *settings)
     return r == 0 ? check(settings) : r;
 }
 
+void coxi_etcd_settings_complete(struct coxi_etcd_settings *settings,
+                                 const struct coxi_etcd_settings *other)
+{
+    struct coxi_etcd_settings from = *other;
+    for (size_t i = 0; i < N_TEXTS; i++) {
+        const char **text = text_of(settings, i);
+        *text = *text != NULL ? *text : *text_of(&from, i);
+    }
+    settings->ttl_s = settings->ttl_s != 0 ? settings->ttl_s : from.ttl_s;
+}
+
 int coxi_etcd_settings_copy(const struct coxi_etcd_settings *settings,
                             struct coxi_etcd_settings **ret)
 {

@@ -28,6 +28,10 @@ struct coxi_etcd_settings {
  */
 int coxi_etcd_settings_fill(struct coxi_etcd_settings *settings);
 
+/* Takes from `other` what is not said. Its texts are borrowed. */
+void coxi_etcd_settings_complete(struct coxi_etcd_settings *settings,
+                                 const struct coxi_etcd_settings *other);
+
 /* An owned copy, for coxi_etcd_settings_free, which takes NULL. COX_ENOMEM. */
 int coxi_etcd_settings_copy(const struct coxi_etcd_settings *settings,
                             struct coxi_etcd_settings **ret);

@@ -104,24 +104,42 @@ static int find_client(const json_t *root, struct coxi_view *view)
                   : coxi_error(r, "\"chief\" of the cluster: %s", coxi_error_text());
 }
 
-/* Where this process listens, if it does. A worker that is not listed dials the
- * client. */
-static int find_listen(struct coxi_view *view)
+/* Two clients would take the run from each other. A worker that is not listed has no
+ * index to check. */
+static int check_index(const struct coxi_view *view)
 {
     const struct cox_cluster *cluster = view->cluster;
     const char *name = coxi_cluster_role_name(view->role);
     bool is_ps = view->role == COXI_CLUSTER_PS;
     uint32_t n = is_ps ? cluster->n_ps : cluster->n_workers;
-    if (is_ps || (view->role == COXI_CLUSTER_WORKER && n > 0)) {
-        if (view->index >= n) {
-            return coxi_error(COX_EINVAL,
-                              "it lists %u %s, and this is %s %u (%s): list its "
-                              "address, or set COX_TASK",
-                              n, name, name, view->index, view->from[COXI_FACT_ROLE]);
-        }
-        coxi_view_listen(
-            view, is_ps ? cluster->ps[view->index] : cluster->workers[view->index],
-            view->source);
+    if (view->role == COXI_CLUSTER_CLIENT && view->index > 0) {
+        return coxi_error(COX_EINVAL,
+                          "a cluster has one client, and this is client %u (%s): start "
+                          "one only, or set COX_TASK=client",
+                          view->index, view->from[COXI_FACT_ROLE]);
+    }
+    if ((is_ps || (view->role == COXI_CLUSTER_WORKER && n > 0)) && view->index >= n) {
+        return coxi_error(
+            COX_EINVAL, "it lists %u %s, and this is %s %u (%s): %s, or set COX_TASK",
+            n, name, name, view->index, view->from[COXI_FACT_ROLE],
+            is_ps && cluster->etcd != NULL ? "correct the number of ps in \"etcd\""
+                                           : "list its address");
+    }
+    return 0;
+}
+
+/* Where this process listens, if it does. A worker that is not listed dials the
+ * client. With etcd ps and client choose an address, and workers ask for the client. */
+static int find_listen(struct coxi_view *view)
+{
+    const struct cox_cluster *cluster = view->cluster;
+    uint32_t n = cluster->n_workers;
+    if (view->role == COXI_CLUSTER_WORKER && n > 0) {
+        coxi_view_listen(view, cluster->workers[view->index], view->source);
+    } else if (cluster->etcd != NULL) {
+        return 0;
+    } else if (view->role == COXI_CLUSTER_PS) {
+        coxi_view_listen(view, cluster->ps[view->index], view->source);
     } else if (view->role == COXI_CLUSTER_WORKER && view->client[0] == '\0') {
         return coxi_error(COX_EINVAL,
                           "it lists no \"worker\", so workers dial the client, but no "
@@ -182,6 +200,7 @@ static int read_root(const struct coxi_environment *environment, const json_t *r
         tell_from(view, COXI_FACT_WORKER, view->source);
         r = find_client(root, view);
     }
+    r = r == 0 ? check_index(view) : r;
     return r == 0 ? find_listen(view) : r;
 }
 

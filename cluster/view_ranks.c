@@ -65,10 +65,18 @@ static int read_roles(const char *text, uint32_t n, struct coxi_roles *ret)
         }
     }
     ret->n++;
+    if (ret->n > GROUPS_MAX) {
+        return bad_roles(text);
+    }
     if (others != SIZE_MAX && sum < n) {
         ret->groups[others].n = (uint32_t)(n - sum);
+    } else if (others != SIZE_MAX && ret->groups[others].role == COXI_CLUSTER_WORKER) {
+        return coxi_error(COX_EINVAL,
+                          "COX_ROLES=%.80s leaves no rank to workers, because there "
+                          "are %u: start more processes, or set it to fewer ps",
+                          text, n);
     }
-    return ret->n <= GROUPS_MAX ? 0 : bad_roles(text);
+    return 0;
 }
 
 static uint32_t count_of(const struct coxi_roles *roles, enum coxi_cluster_role role)
@@ -110,6 +118,15 @@ static int check_roles(const struct coxi_roles *roles, const struct coxi_ranks *
                           "COX_ROLES=%.80s gives roles to %llu ranks, but there are %u "
                           "(%s): set it to as many, or one role to \"*\"",
                           text, (unsigned long long)sum, ranks->n, ranks->size_var);
+    }
+    if (count_of(roles, COXI_CLUSTER_CLIENT) > 1) {
+        return coxi_error(COX_EINVAL,
+                          "%s=%.80s has %u clients, and a cluster has one: set "
+                          "COX_ROLES to roles in order of ranks, like "
+                          "client:1,ps:2,worker:*",
+                          text != NULL ? "COX_ROLES" : ranks->roles_var,
+                          text != NULL ? text : "...",
+                          count_of(roles, COXI_CLUSTER_CLIENT));
     }
     if (count_of(roles, COXI_CLUSTER_PS) == 0) {
         return coxi_error(

@@ -1,5 +1,6 @@
 /* What was found, for people: a table, JSON. Pure; any thread. */
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -27,6 +28,20 @@ static int add_list(struct coxi_buffer *table, const char *role, char *const *ur
     return r;
 }
 
+/* Where this process listens: with etcd at an address that it chooses. */
+static int add_listen(struct coxi_buffer *table, const struct coxi_view *view)
+{
+    bool registers =
+        view->cluster != NULL && view->cluster->etcd != NULL &&
+        (view->role == COXI_CLUSTER_PS || view->role == COXI_CLUSTER_CLIENT);
+    const char *where = view->listen[0] != '\0' ? view->listen : "nowhere";
+    const char *from = view->from[COXI_FACT_LISTEN];
+    return registers
+               ? add_row(table, "listens at", "an address that it registers in etcd",
+                         view->from[COXI_FACT_PS])
+               : add_row(table, "listens at", where, from);
+}
+
 int coxi_view_table(const struct coxi_view *view, struct coxi_buffer *ret)
 {
     const struct cox_cluster *cluster = view->cluster;
@@ -40,11 +55,7 @@ int coxi_view_table(const struct coxi_view *view, struct coxi_buffer *ret)
     if (r == 0 && view->role != COXI_CLUSTER_NONE) {
         r = add_row(ret, "index", index, view->from[COXI_FACT_INDEX]);
     }
-    if (r == 0) {
-        r = add_row(ret, "listens at",
-                    view->listen[0] != '\0' ? view->listen : "nowhere",
-                    view->from[COXI_FACT_LISTEN]);
-    }
+    r = r == 0 ? add_listen(ret, view) : r;
     if (r == 0 && view->client[0] != '\0') {
         r = add_row(ret, "client", view->client, view->from[COXI_FACT_CLIENT]);
     }

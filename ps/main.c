@@ -318,15 +318,11 @@ static int run(const struct config *config, struct coxi_keyring *keys)
     return daemon.without_client ? EXIT_SUCCESS : COXI_EXIT_AGAIN + daemon.signal;
 }
 
-/* With etcd the environment's lists of addresses do not count. */
 static int find_place(struct config *config, struct coxi_view *ret)
 {
-    int r = coxi_etcd_settings_fill(&config->etcd);
+    int r =
+        coxi_daemon_view(COXI_CLUSTER_PS, &config->daemon, NULL, &config->etcd, ret);
     config->daemon.is_found = config->etcd.endpoints != NULL;
-    if (r == 0 && !config->daemon.is_found) {
-        return coxi_daemon_view(COXI_CLUSTER_PS, &config->daemon, NULL, ret);
-    }
-    config->daemon.index = config->daemon.index < 0 ? 0 : config->daemon.index;
     return r;
 }
 

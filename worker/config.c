@@ -171,9 +171,9 @@ static int check_client(struct coxi_worker_config *config)
 /* Looks for the client in etcd, unless the worker is told where it is, or listens. */
 static int check_etcd(struct coxi_worker_config *config)
 {
-    int r = coxi_etcd_settings_fill(&config->etcd);
-    config->asks_etcd = r == 0 && config->etcd.endpoints != NULL &&
-                        config->client == NULL && config->daemon.listen == NULL;
+    int r = 0;
+    config->asks_etcd = config->etcd.endpoints != NULL && config->client == NULL &&
+                        config->daemon.listen == NULL;
     if (config->asks_etcd && config->daemon.address_file != NULL) {
         return coxi_error(COX_EINVAL, "--address-file: with --etcd a worker listens "
                                       "nowhere, so there is no address to write");
@@ -191,7 +191,7 @@ static void make_name(struct coxi_worker_config *config)
     char host[65] = "";
     int64_t pid = config->step_process ? config->daemon.parent : getpid();
     config->name = config->own_name;
-    if (config->view.source != NULL) { /* stays the same when the host changes */
+    if (config->view.role == COXI_CLUSTER_WORKER) { /* stays, if the host changes */
         (void)snprintf(config->own_name, sizeof(config->own_name), "worker-%u",
                        config->view.index);
         return;
@@ -231,13 +231,9 @@ static int check_confinement(const struct coxi_worker_config *config)
 
 int coxi_worker_config_apply(struct coxi_worker_config *config)
 {
-    int r = check_etcd(config);
-    if (r == 0 && config->etcd.endpoints == NULL) {
-        r = coxi_daemon_view(COXI_CLUSTER_WORKER, &config->daemon, &config->client,
-                             &config->view);
-    } else if (r == 0 && config->daemon.index < 0) {
-        config->daemon.index = 0;
-    }
+    int r = coxi_daemon_view(COXI_CLUSTER_WORKER, &config->daemon, &config->client,
+                             &config->etcd, &config->view);
+    r = r == 0 ? check_etcd(config) : r;
     bool dials = config->client != NULL || config->asks_etcd;
     if (r == 0 && config->client != NULL) {
         r = check_client(config);

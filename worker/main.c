@@ -91,7 +91,6 @@ static int supervise(struct coxi_worker_config *config, int argc, char **argv)
                       : coxi_supervise(argc, argv, &config->daemon, config->dir,
                                        &config->http);
     coxi_daemon_leave(&config->daemon);
-    coxi_view_fini(&config->view);
     return code;
 }
 
@@ -108,5 +107,7 @@ int main(int argc, char **argv)
     if (r != 0) {
         return coxi_exit_config(coxi_worker_program.name);
     }
-    return config.step_process ? serve(&config) : supervise(&config, argc, argv);
+    int code = config.step_process ? serve(&config) : supervise(&config, argc, argv);
+    coxi_view_fini(&config.view);
+    return code;
 }

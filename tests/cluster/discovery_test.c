@@ -1,6 +1,8 @@
 /* Real daemons and a client that find each other through etcd. */
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include "coxswain/coxswain.h"
 #include "tests/cluster/gateway.h"
@@ -156,4 +158,67 @@ TEST(discovery_refuses_a_second_process_of_an_index)
     assert_int_equal(128 + SIGTERM, program_wait(&f.ps));
     assert_null(gateway_get(f.g, "/job/ps/0"));
     gateway_close(f.g);
+}
+
+static void assert_there(struct fixture *f, const char *key)
+{
+    char *value = gateway_get(f->g, key);
+    assert_non_null(value);
+    free(value);
+}
+
+static void assert_registered(struct fixture *f, const char *index, const char *key)
+{
+    program_wait_printed(&f->ps, "event=registered");
+    program_assert_printed(&f->ps, index);
+    assert_there(f, key);
+    program_kill(&f->ps, SIGTERM);
+    assert_int_equal(128 + SIGTERM, program_wait(&f->ps));
+}
+
+/* `coxswain role` starts all processes of a job with one command line. */
+TEST(discovery_registers_a_ps_at_the_index_of_its_task)
+{
+    static const char *const role[] = {"coxswain", "role", "--", "/bin/true", NULL};
+    struct fixture f;
+    fixture_open(&f);
+    set("COX_CLUSTER", "{\"cluster\": {\"etcd\": {\"ps\": 2}}}");
+    if (geteuid() == 0) {
+        set("COX_PS_USER", "root");
+    }
+    set("COX_TASK", "ps:1");
+    program_start(&f.ps, role);
+    assert_registered(&f, "index=1 event=registered", "/job/ps/1");
+    set("COX_TASK", "worker:0");
+    ps_start(&f.ps);
+    assert_int_equal(2, program_wait(&f.ps));
+    program_assert_printed(&f.ps, "this is coxswain-ps");
+    assert_int_equal(0, unsetenv("COX_TASK")); // NOLINT(concurrency-mt-unsafe)
+    ps_start(&f.ps);
+    assert_int_equal(2, program_wait(&f.ps));
+    program_assert_printed(&f.ps, "COX_TASK=ps:INDEX");
+    gateway_close(f.g);
+}
+
+/* One description for all: it says where etcd is, too. */
+TEST(discovery_uses_the_etcd_that_cox_cluster_names)
+{
+    char json[256];
+    struct fixture f;
+    fixture_open(&f);
+    assert_int_equal(0, unsetenv("COX_ETCD"));        // NOLINT(concurrency-mt-unsafe)
+    assert_int_equal(0, unsetenv("COX_ETCD_PREFIX")); // NOLINT(concurrency-mt-unsafe)
+    (void)snprintf(json, sizeof(json),
+                   "{\"etcd\": {\"ps\": 1, \"endpoints\": [\"%s\"], "
+                   "\"prefix\": \"/said\"}}",
+                   gateway_url(f.g));
+    set("COX_CLUSTER", json);
+    worker_start(&f.worker);
+    ps_start(&f.ps);
+    struct cox_coordinator *c = client_open(&f);
+    assert_values(c, variable_create(c));
+    assert_there(&f, "/said/ps/0");
+    assert_there(&f, "/said/worker/anna");
+    assert_code(0, cox_close(c, 8000));
+    fixture_close(&f);
 }
