@@ -1,5 +1,8 @@
 /* coxswain: the command-line tool. */
+#include <string.h>
+
 #include "cli/commands.h"
+#include "cli/runner.h"
 
 static const struct coxi_command commands[] = {
     {"run", coxi_command_run, "start a local cluster and run a client program on it"},
@@ -31,5 +34,8 @@ static const struct coxi_commands program = {
 
 int main(int argc, char **argv)
 {
+    if (argc >= COXI_RUNNER_TIED_WORDS && strcmp(argv[1], COXI_RUNNER_TIED) == 0) {
+        return coxi_runner_tied(argv);
+    }
     return coxi_commands_run(&program, argc, argv);
 }

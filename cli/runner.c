@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -65,8 +66,40 @@ static void on_exit_of_program(uv_process_t *process, int64_t status, int signum
     }
 }
 
+/* The command line that has this program (coxi_runner_tied) start `argv`; for free(). */
+static char **tie(struct coxi_runner *runner, const char *option)
+{
+    size_t n = 0;
+    while (runner->argv[n] != NULL) {
+        n++;
+    }
+    char **args = calloc(n + 5, sizeof(*args));
+    if (args != NULL) {
+        (void)snprintf(runner->parent, sizeof(runner->parent), "%d", (int)getpid());
+        args[0] = (char *)(uintptr_t)runner->name;
+        args[1] = (char *)(uintptr_t)option;
+        args[2] = (char *)(uintptr_t)runner->name;
+        args[3] = runner->parent;
+        memcpy(args + 4, runner->argv, n * sizeof(*args));
+    }
+    return args;
+}
+
+int coxi_runner_tied(char **argv)
+{
+    const char *name = argv[2];
+    (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != strtol(argv[3], NULL, 10)) {
+        return COXI_EXIT_AGAIN + SIGTERM; /* the command ended before prctl */
+    }
+    (void)execvp(argv[4], argv + 4);
+    (void)coxi_error_errno(COX_EINVAL, "cannot start %s", argv[4]);
+    return coxi_exit_config(name);
+}
+
 static int start(struct coxi_runner *runner)
 {
+    char **args = tie(runner, COXI_RUNNER_TIED);
     uv_stdio_container_t stdio[3] = {
         {.flags = UV_INHERIT_FD, .data.fd = 0},
         {.flags = UV_INHERIT_FD, .data.fd = 1},
@@ -74,13 +107,17 @@ static int start(struct coxi_runner *runner)
     };
     uv_process_options_t options = {
         .exit_cb = on_exit_of_program,
-        .file = runner->argv[0],
-        .args = runner->argv,
+        .file = "/proc/self/exe",
+        .args = args,
         .stdio = stdio,
         .stdio_count = 3,
     };
+    if (args == NULL) {
+        return coxi_error_memory("a command line");
+    }
     runner->process.data = runner;
     int failed = uv_spawn(coxi_loop_uv(runner->loop), &runner->process, &options);
+    free(args);
     runner->runs = failed == 0;
     runner->started_ms = uv_now(coxi_loop_uv(runner->loop));
     return failed == 0 ? 0

@@ -1,7 +1,9 @@
 /*
  * Runs the client program of `coxswain run` and `coxswain launch`, with COX_CLUSTER and
  * COX_KEY_FILE set. If a signal ends it, or it exits with 128 or more, it is started
- * again. Single-threaded, on the loop's thread.
+ * again. If the command is killed, the program gets SIGTERM: its cluster ends as well, and
+ * nobody would start that again. Single-threaded, on the loop's thread, which has to be
+ * the process's first one.
  */
 #ifndef COXI_CLI_RUNNER_H
 #define COXI_CLI_RUNNER_H
@@ -25,6 +27,7 @@ struct coxi_runner {
     uv_timer_t pause; /* before the program is started again */
     bool runs;
     bool told_to_end; /* do not start it again */
+    char parent[16];  /* this process's id */
     uint64_t started_ms;
     int64_t n_restarts; /* in a row */
 };
@@ -33,6 +36,15 @@ struct coxi_runner {
  * be started; COX_ENOMEM. */
 int coxi_runner_start(struct coxi_runner *runner, const char *cluster_json,
                       const char *key_file);
+
+/* The first word of a command line with which a command has itself start the program:
+ * COXI_RUNNER_TIED NAME PID PROGRAM [ARGUMENT ...]. */
+#define COXI_RUNNER_TIED "--tied"
+enum { COXI_RUNNER_TIED_WORDS = 5 };
+
+/* Becomes the program, which ends with its parent. Returns, with an exit code, only if
+ * that fails. `argv` has at least COXI_RUNNER_TIED_WORDS words. */
+int coxi_runner_tied(char **argv);
 
 /* Passes a signal on that ends this command. The program is not started again. SIGINT
  * is not sent, because Ctrl-C has reached the program, too. */

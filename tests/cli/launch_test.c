@@ -163,13 +163,15 @@ TEST(a_host_that_is_silent_when_it_is_started_again_has_further_tries)
 TEST(everything_ends_when_launch_is_killed)
 {
     struct program launch;
-    program_start(&launch,
-                  LAUNCH("killed", "/bin/sh", "-c", "echo started; sleep 600"));
+    char *client = coxi_test_path("client.pid");
+    program_start(&launch, LAUNCH("killed", "/bin/sh", "-c",
+                                  "echo $$ >$0; echo started; exec sleep 600", client));
     program_wait_printed(&launch, "started");
-    pid_t pid = pid_of("killed");
+    pid_t pids[] = {pid_of("killed"), pid_of("client")};
     program_kill(&launch, SIGKILL);
     (void)program_wait(&launch);
-    coxi_test_until(has_ended, &pid, "the end of the host's daemons");
+    coxi_test_until(has_ended, &pids[0], "the end of the host's daemons");
+    coxi_test_until(has_ended, &pids[1], "the end of the program");
 }
 
 TEST(a_signal_ends_the_program_and_the_hosts)
