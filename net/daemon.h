@@ -34,6 +34,7 @@ struct coxi_daemon_options {
     bool insecure;
     int64_t parent;
     int64_t end_without_client_s;
+    int64_t first_client_s;
     /* no options: `listen` as a URL; the content of key_file; the directory that
      * coxi_daemon_settle has made, and its lock */
     char url[COXI_URL_MAX + 1];
@@ -135,12 +136,23 @@ struct coxi_daemon_options {
          .help =                                                                       \
              "end with exit code 0 when the last client has gone and no other has "    \
              "come for this many seconds; 0: never"},                                  \
+        {.name = "first-client-within",                                                \
+         .type = COXI_OPTION_INT,                                                      \
+         .offset = offsetof(config, daemon.first_client_s),                            \
+         .max = 1000000,                                                               \
+         .help = "end with exit code 1 when no client has come at all for this many "  \
+                 "seconds, because it has failed before; 0: wait for ever"},           \
         {.name = "parent",                                                             \
          .type = COXI_OPTION_INT,                                                      \
          .offset = offsetof(config, daemon.parent),                                    \
          .max = INT32_MAX,                                                             \
          .help = "process id of the program that started this one; when it ends, so "  \
                  "does this one"}
+
+/* The log's last words of a daemon that ends because of --first-client-within. */
+#define COXI_NO_FIRST_CLIENT                                                           \
+    "text=\"no client has come (--first-client-within): see how the client has "       \
+    "ended\""
 
 /*
  * Applies the options: starts the log, ignores signals that must not kill the daemon,

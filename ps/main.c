@@ -105,6 +105,8 @@ struct daemon {
     int signal;
     uint64_t end_without_client_ms; /* 0: never */
     bool without_client;            /* ends because of that */
+    uint64_t first_client_end_ms; /* when to end if no client has ever come; 0: never */
+    bool never_came;              /* ends because of that */
     uint64_t term_grace_ms;
     uint64_t end_ms; /* there was a signal: when to end at the latest; 0: none */
     struct coxi_registered registered;
@@ -178,6 +180,12 @@ static void end_if_due(struct daemon *daemon)
     if (daemon->end_without_client_ms > 0 && !has_client && left_ms != 0 &&
         now_ms >= left_ms + daemon->end_without_client_ms) {
         daemon->without_client = daemon->signal == 0;
+        coxi_loop_stop(daemon->loop);
+    }
+    if (daemon->first_client_end_ms > 0 && !has_client && left_ms == 0 &&
+        now_ms >= daemon->first_client_end_ms) {
+        coxi_log(COXI_LOG_ERROR, "no_client", COXI_NO_FIRST_CLIENT);
+        daemon->never_came = true;
         coxi_loop_stop(daemon->loop);
     }
 }
@@ -257,12 +265,28 @@ static int watch_signals(struct daemon *daemon)
     return r;
 }
 
+/* The exit code after an end that is no failure of this process. */
+static int exit_code_of(struct daemon *daemon)
+{
+    if (atomic_load(&daemon->taken)) {
+        return COXI_EXIT_CONFIG;
+    }
+    if (daemon->never_came) {
+        return COXI_EXIT_FAILED;
+    }
+    return daemon->without_client ? EXIT_SUCCESS : COXI_EXIT_AGAIN + daemon->signal;
+}
+
 static int run(const struct config *config, struct coxi_keyring *keys)
 {
     struct daemon daemon = {
         .keys = keys,
         .run_keys = config->run_keys,
         .end_without_client_ms = (uint64_t)config->daemon.end_without_client_s * 1000,
+        .first_client_end_ms =
+            config->daemon.first_client_s > 0
+                ? coxi_now_ms() + (uint64_t)config->daemon.first_client_s * 1000
+                : 0,
         .term_grace_ms = (uint64_t)config->term_grace_s * 1000,
     };
     daemon.registered = (struct coxi_registered){.taken = on_taken, .arg = &daemon};
@@ -312,10 +336,7 @@ static int run(const struct config *config, struct coxi_keyring *keys)
     coxi_served_stop(served);
     coxi_ps_close(daemon.ps);
     coxi_loop_free(daemon.loop);
-    if (r != 0 || atomic_load(&daemon.taken)) {
-        return r != 0 ? coxi_exit_config(program.name) : COXI_EXIT_CONFIG;
-    }
-    return daemon.without_client ? EXIT_SUCCESS : COXI_EXIT_AGAIN + daemon.signal;
+    return r != 0 ? coxi_exit_config(program.name) : exit_code_of(&daemon);
 }
 
 static int find_place(struct config *config, struct coxi_view *ret)

@@ -29,6 +29,7 @@
 #include "net/daemon.h"
 #include "net/link.h"
 #include "worker/exposed.h"
+#include "worker/figures.h"
 #include "worker/recorder.h"
 
 enum {
@@ -50,7 +51,8 @@ struct supervisor {
     bool has_served;                /* some step process has served */
     int signal;                     /* ENDING: the signal that we were sent */
     uint64_t end_without_client_ms; /* 0: never */
-    bool without_client;            /* ENDING: because of that */
+    uint64_t first_client_end_ms;   /* when to end if none has ever come; 0: never */
+    bool without_client;            /* ENDING: because of one of these */
     uv_timer_t look;                /* whether a client is here */
     int rest_ms;
     uint64_t started_ms;
@@ -104,7 +106,7 @@ static void on_exit_of(uv_process_t *process, int64_t status, int signum)
     supervisor->has_served = supervisor->has_served || served;
     bool refused = signum == 0 && status < COXI_EXIT_AGAIN && !supervisor->has_served;
     if (supervisor->without_client) {
-        coxi_loop_stop(supervisor->loop); /* exit_code is 0 */
+        coxi_loop_stop(supervisor->loop); /* exit_code is set */
         return;
     }
     if (supervisor->signal != 0 || refused) {
@@ -176,16 +178,26 @@ static void on_signal(void *arg, int signum)
     }
 }
 
-/* Ends a worker to which no client has come back. */
+/* Ends a worker to which no client has come, or come back. */
 static void on_look(uv_timer_t *timer)
 {
     struct supervisor *supervisor = timer->data;
-    if (supervisor->signal != 0 ||
-        coxi_recorder_without_client_ms(supervisor->recorder) <
-            supervisor->end_without_client_ms) {
+    struct coxi_recorder *recorder = supervisor->recorder;
+    bool left =
+        supervisor->end_without_client_ms > 0 &&
+        coxi_recorder_without_client_ms(recorder) >= supervisor->end_without_client_ms;
+    bool never_came = supervisor->first_client_end_ms > 0 &&
+                      !atomic_load(&coxi_recorder_figures(recorder)->met) &&
+                      coxi_now_ms() >= supervisor->first_client_end_ms;
+    if (supervisor->signal != 0 || (!left && !never_came)) {
         return;
     }
-    coxi_log(COXI_LOG_INFO, "ending", "text=\"no client is here\"");
+    if (never_came) {
+        coxi_log(COXI_LOG_ERROR, "no_client", COXI_NO_FIRST_CLIENT);
+        supervisor->exit_code = COXI_EXIT_FAILED;
+    } else {
+        coxi_log(COXI_LOG_INFO, "ending", "text=\"no client is here\"");
+    }
     supervisor->without_client = true;
     (void)uv_timer_stop(timer);
     if (supervisor->running) {
@@ -199,7 +211,7 @@ static void look_for_clients(struct supervisor *supervisor)
 {
     supervisor->look.data = supervisor;
     (void)uv_timer_init(coxi_loop_uv(supervisor->loop), &supervisor->look);
-    if (supervisor->end_without_client_ms > 0) {
+    if (supervisor->end_without_client_ms > 0 || supervisor->first_client_end_ms > 0) {
         (void)uv_timer_start(&supervisor->look, on_look, LOOK_MS, LOOK_MS);
     }
 }
@@ -216,6 +228,10 @@ static int supervise(char *const *child, int key_fd,
         .recorder_fd = -1,
         .key_fd = key_fd,
         .end_without_client_ms = (uint64_t)daemon->end_without_client_s * 1000,
+        .first_client_end_ms =
+            daemon->first_client_s > 0
+                ? coxi_now_ms() + (uint64_t)daemon->first_client_s * 1000
+                : 0,
     };
     int r = coxi_recorder_new(&supervisor.recorder_fd, &supervisor.recorder);
     if (r == 0) {

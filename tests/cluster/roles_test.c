@@ -148,6 +148,8 @@ TEST(daemons_end_with_0_once_the_client_has_gone)
     struct crew crew;
     assert_int_equal(0, setenv("COX_PS_END_WITHOUT_CLIENT", "1", 1));
     assert_int_equal(0, setenv("COX_WORKER_END_WITHOUT_CLIENT", "1", 1));
+    assert_int_equal(0, setenv("COX_PS_FIRST_CLIENT_WITHIN", "3", 1));
+    assert_int_equal(0, setenv("COX_WORKER_FIRST_CLIENT_WITHIN", "3", 1));
     open_crew(&crew);
     create(&crew, "v");
     assert_code(0, cox_close(crew.c, 5000));
@@ -155,6 +157,22 @@ TEST(daemons_end_with_0_once_the_client_has_gone)
     assert_int_equal(0, program_wait(&crew.ps[1]));
     assert_int_equal(0, program_wait(&crew.worker));
     program_assert_printed(&crew.worker, "no client is here");
+}
+
+/* The client has failed before it has opened the cluster. */
+TEST(daemons_end_with_1_if_no_client_comes)
+{
+    struct program ps;
+    struct program worker;
+    describe_cluster();
+    assert_int_equal(0, setenv("COX_PS_FIRST_CLIENT_WITHIN", "1", 1));
+    assert_int_equal(0, setenv("COX_WORKER_FIRST_CLIENT_WITHIN", "1", 1));
+    start_role(&ps, "ps:0");
+    start_role(&worker, "worker:0");
+    assert_int_equal(1, program_wait(&ps));
+    assert_int_equal(1, program_wait(&worker));
+    program_assert_printed(&ps, "no client has come");
+    program_assert_printed(&worker, "no client has come");
 }
 
 /* A scheduler sends SIGTERM to all tasks at once. */
