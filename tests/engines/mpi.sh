@@ -1,5 +1,6 @@
 #!/bin/sh
-# Trains the click example under Open MPI's mpirun, and kills a worker meanwhile.
+# Trains the click example under Open MPI's mpirun, and kills a worker meanwhile. Then a client that
+# fails at once must not leave a job that waits.
 #
 #   tests/engines/mpi.sh
 #
@@ -41,8 +42,17 @@ wait "$mpirun_pid" || code=$?
 mpirun_pid=
 check "$work/log" || { tail -40 "$work/log" >&2; exit 1; }
 grep -q 'event=worker_lost' "$work/log" || { say "no worker was lost"; exit 1; }
+
+COX_PS_FIRST_CLIENT_WITHIN=2 COX_WORKER_FIRST_CLIENT_WITHIN=2 timeout 60 \
+    mpirun $root --oversubscribe --enable-recovery -np 1 /bin/false : \
+    -np 1 "$bin/coxswain-ps" : -np 2 "$bin/coxswain-worker" >"$work/failed" 2>&1 || failed=$?
+if [ "${failed:-0}" = 124 ] || [ "$(grep -c event=no_client "$work/failed")" != 3 ]; then
+    tail -40 "$work/failed" >&2
+    say "a job whose client has failed goes on"
+    exit 1
+fi
 printf '| Open MPI | %s | %s | %s | %s |\n' \
     "$(mpirun --version | sed -n '1s/.*) //p')" \
     '`mpirun --enable-recovery -np 1 ctr : -np 2 coxswain-ps : -np 4 coxswain-worker`' \
-    'a worker (kill -9)' \
-    "$trained; mpirun exits $code"
+    'a worker (kill -9); then a client that fails at once' \
+    "$trained; mpirun exits $code; the daemons end"
