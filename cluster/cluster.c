@@ -149,42 +149,6 @@ static int parse_addresses(const json_t *cluster, const char *role, uint32_t min
     return r;
 }
 
-/* Orders places of a list by the addresses there. */
-static int compare(const void *a, const void *b)
-{
-    return strcmp(**(char **const *)a, **(char **const *)b);
-}
-
-/* Refuses two members at one address. Cost: sorts the places of all. */
-static int check_distinct(const struct cox_cluster *cluster)
-{
-    size_t n = 0;
-    char ***places =
-        calloc(cluster->n_ps + (size_t)cluster->n_workers + 1, sizeof(char **));
-    if (places == NULL) {
-        return coxi_error_memory("a cluster");
-    }
-    for (uint32_t i = 0; i < cluster->n_ps; i++) {
-        places[n] = &cluster->ps[i];
-        n += *cluster->ps[i] != '\0'; /* "": etcd knows it */
-    }
-    for (uint32_t i = 0; i < cluster->n_workers; i++) {
-        places[n++] = &cluster->workers[i];
-    }
-    qsort(places, n, sizeof(*places), compare);
-    int r = 0;
-    for (size_t i = 1; r == 0 && i < n; i++) {
-        if (strcmp(*places[i - 1], *places[i]) == 0) {
-            r = coxi_error(COX_EINVAL,
-                           "the cluster lists %s twice: correct it, because each ps "
-                           "and each worker has an address of its own",
-                           *places[i]);
-        }
-    }
-    free(places);
-    return r;
-}
-
 /* True if TFJob's EnableDynamicWorker made the description: it shows each task itself
  * alone. */
 static bool is_sparse(const json_t *root, const json_t *cluster)
@@ -216,7 +180,6 @@ int coxi_cluster_from_json(const json_t *root, struct cox_cluster **ret)
         r = parse_addresses(inner, "worker", 0, COXI_WORKERS_MAX, &cluster->workers,
                             &cluster->n_workers);
     }
-    r = r == 0 ? check_distinct(cluster) : r;
     if (r != 0) {
         cox_cluster_free(cluster);
         return r;

@@ -104,6 +104,38 @@ static int find_client(const json_t *root, struct coxi_view *view)
                   : coxi_error(r, "\"chief\" of the cluster: %s", coxi_error_text());
 }
 
+/* Orders places of a list by the addresses there. */
+static int compare(const void *a, const void *b)
+{
+    return strcmp(**(char **const *)a, **(char **const *)b);
+}
+
+/* Refuses two members of a role at one address, as cox_open does, which names both
+ * places. */
+static int check_distinct(char **urls, uint32_t n)
+{
+    char ***places = calloc((size_t)n + 1, sizeof(char **));
+    if (places == NULL) {
+        return coxi_error_memory("a cluster");
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        places[i] = &urls[i];
+    }
+    qsort(places, n, sizeof(*places), compare);
+    int r = 0;
+    for (uint32_t i = 1; r == 0 && i < n; i++) {
+        const char *url = *places[i];
+        if (*url != '\0' && strcmp(*places[i - 1], url) == 0) { /* "": etcd knows it */
+            r = coxi_error(COX_EINVAL,
+                           "the cluster lists %s twice: correct it, because each ps "
+                           "and each worker has an address of its own",
+                           url);
+        }
+    }
+    free(places);
+    return r;
+}
+
 /* Two clients would take the run from each other. A worker that is not listed has no
  * index to check. */
 static int check_index(const struct coxi_view *view)
@@ -199,6 +231,12 @@ static int read_root(const struct coxi_environment *environment, const json_t *r
         tell_from(view, COXI_FACT_PS, view->source);
         tell_from(view, COXI_FACT_WORKER, view->source);
         r = find_client(root, view);
+    }
+    if (r == 0) {
+        r = check_distinct(view->cluster->ps, view->cluster->n_ps);
+    }
+    if (r == 0) {
+        r = check_distinct(view->cluster->workers, view->cluster->n_workers);
     }
     r = r == 0 ? check_index(view) : r;
     return r == 0 ? find_listen(view) : r;

@@ -118,8 +118,6 @@ TEST(cluster_says_what_is_wrong_with_its_json)
         {"{\"ps\": [\"a:1\", \"nonsense\"], \"worker\": [\"a:1\"]}", "'nonsense'"},
         {"{\"ps\": [\"a:\"], \"worker\": [\"a:1\"]}", "'a:'"},
         {"{\"ps\": [\"a:0\"], \"worker\": [\"a:1\"]}", "port 0"},
-        {"{\"ps\": [\"a:1\", \"b:1\", \"a:1\"]}", "tcp://a:1 twice"},
-        {"{\"ps\": [\"a:1\"], \"worker\": [\"a:1\"]}", "tcp://a:1 twice"},
         {"{\"ps\": [\":1\"], \"worker\": [\"a:1\"]}", "':1'"},
         {"{\"ps\": [7], \"worker\": [\"a:1\"]}", "host:port"},
         {"{\"ps\": [\"foo\"]}", "\"ps\" 0 of the cluster: 'foo' has no port"},
