@@ -386,30 +386,30 @@ static double next(json_t *worker)
 }
 
 static const struct column ps_columns[] = {
-    {"PS", 5, "index", count_text},
-    {"STATE", -10, "state", NULL},
-    {"MEMORY", 10, "bytes", bytes_text},
-    {"ROWS", 12, "rows", count_text},
-    {"PULLS/S", 9, "pulls_rate", rate_text},
-    {"COMMITS/S", 10, "commits_rate", rate_text},
-    {"LAG", 9, "lag_ms", millis_text},
-    {"STALENESS", 10, "stale_mean", rate_text},
-    {"WHERE", -1, "address", NULL},
+    {"PS", 5, "index", count_text, NULL},
+    {"STATE", -10, "state", NULL, NULL},
+    {"MEMORY", 10, "bytes", bytes_text, NULL},
+    {"ROWS", 12, "rows", count_text, NULL},
+    {"PULLS/S", 9, "pulls_rate", rate_text, NULL},
+    {"COMMITS/S", 10, "commits_rate", rate_text, NULL},
+    {"LAG", 9, "lag_ms", millis_text, NULL},
+    {"STALENESS", 10, "stale_mean", rate_text, NULL},
+    {"WHERE", -1, "address", NULL, NULL},
     {0},
 };
 
 static const struct column worker_columns[] = {
-    {"WORKER", 6, "index", count_text},
-    {"STATE", -10, "state", NULL},
-    {"STEPS/S", 8, "rate", rate_text},
-    {"STEP", 9, "step_us", micros_text},
+    {"WORKER", 6, "index", count_text, NULL},
+    {"STATE", -10, "state", NULL, NULL},
+    {"STEPS/S", 8, "rate", rate_text, NULL},
+    {"STEP", 9, "step_us", micros_text, NULL},
     {"RUNNING", 8, NULL, count_text, running},
     {"NEXT", 5, NULL, count_text, next},
-    {"SLOTS", 6, "slots", count_text},
-    {"DONE", 10, "done", count_text},
-    {"MEMORY", 10, "rss", memory_text},
-    {"LOST", 5, "lost", count_text},
-    {"WHERE", -1, "address", NULL},
+    {"SLOTS", 6, "slots", count_text, NULL},
+    {"DONE", 10, "done", count_text, NULL},
+    {"MEMORY", 10, "rss", memory_text, NULL},
+    {"LOST", 5, "lost", count_text, NULL},
+    {"WHERE", -1, "address", NULL, NULL},
     {0},
 };
 
