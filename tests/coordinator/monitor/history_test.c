@@ -298,7 +298,7 @@ static off_t size_of(const char *path)
     return stat(path, &st) == 0 ? st.st_size : 0;
 }
 
-static bool has_grown(void *arg)
+static bool has_got_some(void *arg)
 {
     const off_t *before = arg;
     return size_of(coxi_test_path("run/metrics.jsonl")) > *before;
@@ -327,7 +327,7 @@ TEST(a_disk_with_a_little_room_gets_a_part_of_what_waits)
     off_t before = size_of(coxi_test_path("run/metrics.jsonl"));
     rlim_t room = (rlim_t)before + ROOM;
     assert_int_equal(0, setrlimit(RLIMIT_FSIZE, &(struct rlimit){room, all.rlim_max}));
-    coxi_test_until(has_grown, &before, "a longer file");
+    coxi_test_until(has_got_some, &before, "a longer file");
     assert_int_equal(0, n_back);
     assert_int_equal(0, setrlimit(RLIMIT_FSIZE, &all));
     coxi_test_until(is_back, NULL, "an event that it can be written again");
