@@ -1,5 +1,5 @@
 /*
- * Directories of checkpoints: lists them, finds complete ones, deletes old ones.
+ * Directories of checkpoints: finds complete ones, deletes old ones.
  * checkpoint/manifest.h describes such a directory.
  *
  * Threads: any. One process at a time may prune a directory, any number may read it.
@@ -12,17 +12,7 @@
 #include <stdint.h>
 
 #include "checkpoint/checkpoint.h"
-
-struct coxi_listed {
-    uint64_t number;
-    /* it is being written or deleted, or its process died while it did so */
-    bool unfinished;
-};
-
-/* Lists the checkpoints of a directory by rising numbers; free() the list. LATEST may
- * still name an older one than the newest. COX_ENOENT: there is no such directory;
- * COX_EIO. */
-int coxi_checkpoints_list(const char *dir, struct coxi_listed **ret, size_t *ret_n);
+#include "checkpoint/listing.h"
 
 /*
  * coxi_checkpoints_whole: the number of the newest complete checkpoint below `below`,

@@ -7,8 +7,8 @@
  * publishing renames it.
  *
  * A store cannot rename. There a draft has its files in ckpt-<n>/ from the beginning, and
- * its manifest.json is a placeholder: one line of at most COXI_DRAFT_BYTES_MAX bytes, which
- * no manifest is as short as. Publishing puts the manifest in the placeholder's place, on
+ * its manifest.json is a placeholder: one line, shorter than any manifest
+ * (COXI_PLACEHOLDER_MAX). Publishing puts the manifest in the placeholder's place, on
  * the condition that it is still there (objects/s3.h); deleting a checkpoint, or a draft
  * that a killed client has left, first puts another placeholder there, on the same
  * condition. So a draft is published or deleted, never both, whoever is late.
@@ -24,8 +24,6 @@
 
 #include "checkpoint/manifest.h"
 #include "checkpoint/stored.h"
-
-enum { COXI_DRAFT_BYTES_MAX = 64 };
 
 struct coxi_draft {
     char dir[PATH_MAX];  /* of the checkpoints */
@@ -56,8 +54,5 @@ int coxi_draft_delete(const char *dir, uint64_t number);
 /* Removes what a client that was killed has left of that number. Only for the client that
  * writes to the directory. */
 void coxi_draft_sweep(const char *dir, uint64_t number);
-
-/* In a store: 0, or COX_ENOENT: `path` is no checkpoint, or a draft; COX_EIO. */
-int coxi_draft_is_whole(const char *path);
 
 #endif

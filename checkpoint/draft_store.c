@@ -20,9 +20,9 @@ static const char manifest_name[] = "manifest.json";
 /* ---- placeholders */
 
 /* A new one: no two are alike, so neither are their versions. */
-static int placeholder(char ret[COXI_DRAFT_BYTES_MAX])
+static int placeholder(char ret[COXI_PLACEHOLDER_MAX])
 {
-    return snprintf(ret, COXI_DRAFT_BYTES_MAX, "draft %016" PRIx64 "\n",
+    return snprintf(ret, COXI_PLACEHOLDER_MAX, "draft %016" PRIx64 "\n",
                     coxi_random_id());
 }
 
@@ -34,21 +34,9 @@ static int manifest_of(const char *path, char ret[PATH_MAX])
 /* Makes a draft of what has that version. COX_ECONFLICT: it has changed. */
 static int make_draft(const char *url, struct coxi_stored_version *version)
 {
-    char text[COXI_DRAFT_BYTES_MAX];
+    char text[COXI_PLACEHOLDER_MAX];
     int len = placeholder(text);
     return coxi_stored_replace(url, text, (size_t)len, version, version);
-}
-
-int coxi_draft_is_whole(const char *path)
-{
-    char url[PATH_MAX];
-    uint64_t bytes = 0;
-    struct coxi_stored_version version;
-    int r = manifest_of(path, url);
-    r = r == 0 ? coxi_stored_look(url, &bytes, &version) : r;
-    return r == 0 && bytes <= COXI_DRAFT_BYTES_MAX
-               ? coxi_error(COX_ENOENT, "%s is being written, or deleted", path)
-               : r;
 }
 
 /* Removes a draft's files, and the placeholder last. */
@@ -62,7 +50,7 @@ static void clear(const char *path, const char *url)
 int coxi_draft_store_begin(struct coxi_draft *draft)
 {
     char url[PATH_MAX];
-    char text[COXI_DRAFT_BYTES_MAX];
+    char text[COXI_PLACEHOLDER_MAX];
     int len = placeholder(text);
     int r = manifest_of(draft->path, url);
     return r == 0 ? coxi_stored_write_new(url, text, (size_t)len, &draft->version) : r;
@@ -109,7 +97,7 @@ static int name_latest(const struct coxi_draft *draft,
                        const struct coxi_session *session)
 {
     char url[PATH_MAX];
-    char line[COXI_DRAFT_BYTES_MAX];
+    char line[COXI_PLACEHOLDER_MAX];
     uint64_t bytes = 0;
     struct coxi_stored_version old;
     int len = snprintf(line, sizeof(line), "ckpt-%" PRIu64 "\n", draft->number);
@@ -203,7 +191,7 @@ void coxi_draft_store_sweep(const char *path)
     r = r == 0 ? coxi_stored_look(url, &bytes, &version) : r;
     if (r == COX_ENOENT) {
         (void)coxi_stored_clear(path, NULL);
-    } else if (r == 0 && bytes <= COXI_DRAFT_BYTES_MAX &&
+    } else if (r == 0 && bytes <= COXI_PLACEHOLDER_MAX &&
                make_draft(url, &version) == 0) {
         clear(path, url);
     }

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/checkpoints.h"
+#include "checkpoint/listing.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/place.h"
 #include "common/error.h"

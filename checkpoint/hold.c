@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "checkpoint/draft.h"
+#include "checkpoint/manifest.h"
 #include "checkpoint/place.h"
 #include "checkpoint/stored.h"
 #include "common/clock.h"
@@ -148,7 +148,7 @@ static int hold_in_store(const char *path, struct coxi_hold *hold)
                    coxi_random_id());
     r = write_mark(hold);
     if (r == 0) { /* only now: see hold.h */
-        r = coxi_draft_is_whole(real);
+        r = coxi_manifest_find(real);
     }
     if (r == 0) {
         r = coxi_thread_start(&hold->thread, "cox:hold", keep, hold);

@@ -15,8 +15,8 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "checkpoint/draft.h"
 #include "checkpoint/place.h"
+#include "checkpoint/stored.h"
 #include "common/dtype.h"
 #include "common/error.h"
 #include "common/file.h"
@@ -470,7 +470,7 @@ int coxi_manifest_read(const char *path, struct coxi_manifest **ret)
     if (r != 0) {
         return r;
     }
-    r = coxi_place_in_store(path) && len <= COXI_DRAFT_BYTES_MAX
+    r = coxi_place_in_store(path) && len <= COXI_PLACEHOLDER_MAX
             ? coxi_error(COX_ENOENT, "%s is being written, or deleted", path)
             : check_seal(file, (const char *)text, len);
     if (r == 0) {
@@ -478,6 +478,18 @@ int coxi_manifest_read(const char *path, struct coxi_manifest **ret)
     }
     free(text);
     return r;
+}
+
+int coxi_manifest_find(const char *path)
+{
+    char url[PATH_MAX];
+    uint64_t bytes = 0;
+    struct coxi_stored_version version;
+    int r = coxi_path(url, "%s/manifest.json", path);
+    r = r == 0 ? coxi_stored_look(url, &bytes, &version) : r;
+    return r == 0 && bytes <= COXI_PLACEHOLDER_MAX
+               ? coxi_error(COX_ENOENT, "%s is being written, or deleted", path)
+               : r;
 }
 
 void coxi_manifest_free(struct coxi_manifest *manifest)

@@ -76,6 +76,12 @@ struct coxi_manifest {
     struct coxi_manifest_datasets datasets;
 };
 
+/*
+ * In a store (checkpoint/place.h), a manifest.json of at most so many bytes is none, but
+ * holds the place of one: the checkpoint is a draft (checkpoint/draft.h).
+ */
+enum { COXI_PLACEHOLDER_MAX = 64 };
+
 /* "ps-0-of-2.safetensors" */
 void coxi_manifest_file(uint32_t ps, uint32_t n_ps, char ret[64]);
 
@@ -97,6 +103,9 @@ char *coxi_manifest_seal(const char *text);
  * there is none, or it is a draft (checkpoint/draft.h); COX_EIO; COX_ENOMEM; COX_ECHECKSUM: it was changed or damaged after it
  * was written; COX_EFORMAT says what is wrong. The file is not trusted. */
 int coxi_manifest_read(const char *path, struct coxi_manifest **ret);
+
+/* In a store: 0, or COX_ENOENT: `path` is no checkpoint, or a draft; COX_EIO. */
+int coxi_manifest_find(const char *path);
 void coxi_manifest_free(struct coxi_manifest *manifest); /* takes NULL */
 
 #endif

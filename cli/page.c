@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "checkpoint/history_file.h"
+#include "checkpoint/place.h"
 #include "cli/commands.h"
 #include "cli/watcher.h"
 #include "common/error.h"
@@ -59,16 +60,10 @@ static bool exists(const char *path)
     return stat(path, &file) == 0;
 }
 
-/* The history is in the directory itself or in its `checkpoints`; logs are in `logs` there,
- * or beside it, or in the same directory. */
+/* The logs are in `logs` of the history's directory, or beside it, or in that directory. */
 static int find(const char *dir, struct served *served)
 {
-    int r = coxi_path(served->dir, "%s", dir);
-    r = r != 0 ? r : coxi_history_open(served->dir, &served->history);
-    if (r == COX_ENOENT && coxi_path(served->dir, "%s/checkpoints", dir) == 0 &&
-        exists(served->dir)) {
-        r = coxi_history_open(served->dir, &served->history);
-    }
+    int r = coxi_watcher_history(dir, served->dir, &served->history);
     r = r != 0 ? r : coxi_path(served->log_dir, "%s/logs", served->dir);
     if (r == 0 && !exists(served->log_dir)) {
         r = coxi_path(served->log_dir, "%s/../logs", served->dir);
@@ -136,7 +131,8 @@ int coxi_command_page(int argc, char **argv)
         return code;
     }
     int r = 0;
-    if (stat(words[0], &file) != 0 || !S_ISDIR(file.st_mode)) {
+    if (!coxi_place_in_store(words[0]) &&
+        (stat(words[0], &file) != 0 || !S_ISDIR(file.st_mode))) {
         r = coxi_error(COX_EINVAL,
                        "%s is no directory; the page of a run that serves is at its "
                        "address already: open that in a browser",

@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "checkpoint/history_file.h"
+#include "checkpoint/place.h"
 #include "common/error.h"
 #include "common/file.h"
 #include "data/http.h"
@@ -36,23 +37,33 @@ static bool is_directory(const char *path)
     return stat(path, &file) == 0 && S_ISDIR(file.st_mode);
 }
 
-static int open_directory(const char *where, struct coxi_watcher *watch)
+int coxi_watcher_history(const char *where, char ret_dir[PATH_MAX],
+                         struct coxi_history **ret)
 {
-    char within[PATH_MAX];
-    int r = coxi_history_open(where, &watch->history);
-    if (r == COX_ENOENT && coxi_path(within, "%s/checkpoints", where) == 0 &&
-        is_directory(within)) {
-        r = coxi_history_open(within, &watch->history);
+    static const char *const within[] = {"", "/checkpoints", "/logs"};
+    char dir[PATH_MAX];
+    int r = COX_ENOENT;
+    if (coxi_place_in_store(where)) {
+        return coxi_error(
+            COX_EINVAL,
+            "%s is in a store of objects, which has no history of the run; "
+            "say the run's log_dir, or its address",
+            where);
+    }
+    for (size_t i = 0; r == COX_ENOENT && i < sizeof(within) / sizeof(*within); i++) {
+        r = coxi_path(dir, "%s%s", where, within[i]);
+        if (r == 0) {
+            r = is_directory(dir) ? coxi_history_open(dir, ret) : COX_ENOENT;
+        }
     }
     if (r == COX_ENOENT) {
         return coxi_error(COX_ENOENT,
-                          "there is no run in %s: neither %s/metrics.jsonl nor "
-                          "%s/checkpoints/metrics.jsonl exists; say the run's "
-                          "directory, or its address",
-                          strcmp(where, ".") == 0 ? "this directory" : where, where,
-                          where);
+                          "there is no run in %s: none of metrics.jsonl, "
+                          "checkpoints/metrics.jsonl and logs/metrics.jsonl exists "
+                          "there; say the run's directory, or its address",
+                          strcmp(where, ".") == 0 ? "this directory" : where);
     }
-    return r;
+    return r == 0 ? coxi_path(ret_dir, "%s", dir) : r;
 }
 
 static int find_url(const char *where, char ret[URL_MAX])
@@ -82,8 +93,10 @@ int coxi_watcher_open(const char *where, struct coxi_watcher **ret)
     if (watch == NULL) {
         return coxi_error_memory("the records of a run");
     }
-    int r = is_directory(where) ? open_directory(where, watch)
-                                : find_url(where, watch->url);
+    char dir[PATH_MAX];
+    bool is_dir = is_directory(where) || coxi_place_in_store(where);
+    int r = is_dir ? coxi_watcher_history(where, dir, &watch->history)
+                   : find_url(where, watch->url);
     if (r != 0) {
         free(watch);
         return r;

@@ -6,17 +6,27 @@
 #ifndef COXI_CLI_WATCHER_H
 #define COXI_CLI_WATCHER_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "common/buffer.h"
 
+struct coxi_history;
 struct coxi_watcher;
 
 /*
+ * Opens the history of a run in the directory `where`, or in `checkpoints` or `logs` there.
+ * COX_ENOENT: there is none; COX_EINVAL: `where` is in a store of objects; COX_EIO;
+ * COX_ENOMEM.
+ */
+int coxi_watcher_history(const char *where, char ret_dir[PATH_MAX],
+                         struct coxi_history **ret);
+
+/*
  * `where`: a directory, or an address ("127.0.0.1:8080", "http://...", a port of this
- * host). A directory whose `checkpoints` has the history will do. COX_EINVAL,
+ * host). A directory will do as for coxi_watcher_history. COX_EINVAL,
  * COX_ENOENT: there is no history; COX_EIO; COX_ENOMEM.
  */
 int coxi_watcher_open(const char *where, struct coxi_watcher **ret);

@@ -327,6 +327,12 @@ TEST(tools_say_what_is_missing)
     assert_prints(1, (const char *[]){"coxswain", "events", empty, NULL},
                   "there is no run in ");
     assert_prints(1, (const char *[]){"coxswain", "top", "/no/such", NULL}, "/no/such");
+    static const char *const commands[] = {"status", "events", "top", "page"};
+    for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++) {
+        assert_prints(i == 3 ? 2 : 1,
+                      (const char *[]){"coxswain", commands[i], "s3://b/run", NULL},
+                      "the run's log_dir");
+    }
     assert_prints(2, (const char *[]){"coxswain", "page", empty, NULL},
                   "metrics.jsonl");
     assert_prints(2, (const char *[]){"coxswain", "page", "127.0.0.1:1", NULL},
