@@ -67,6 +67,13 @@ void coxi_place_close(struct coxi_file_source *source)
     source->arg = NULL;
 }
 
+void coxi_place_expect(const struct coxi_file_source *source, uint64_t at, uint64_t len)
+{
+    if (coxi_place_is_file(source)) {
+        coxi_place_file_expect(source, at, len);
+    }
+}
+
 /* ---- short files */
 
 /* Splits a path at its last slash; *ret_name points into `path`. */

@@ -43,10 +43,16 @@ void coxi_place_close(struct coxi_file_source *source); /* takes a zeroed one */
 
 /*
  * Copies an object of `bytes` bytes into a new file without a name in $TMPDIR, for readers
- * that jump about in it. The checksum is that of what is in the file. *ret is its
- * descriptor. COX_ENOENT, COX_EFORMAT.
+ * that jump about in it. *ret reads from that file, whose checksum is *ret_crc32.
+ * COX_ENOENT, COX_EFORMAT.
  */
-int coxi_place_fetch(const char *path, uint64_t bytes, int *ret, uint32_t *ret_crc32);
+int coxi_place_fetch(const char *path, uint64_t bytes, struct coxi_file_source *ret,
+                     uint32_t *ret_crc32);
+
+/* The bytes will soon be read: the kernel may begin to read them. Of a source that
+ * coxi_place_open or coxi_place_fetch has made, or of any other: then it does nothing. */
+void coxi_place_expect(const struct coxi_file_source *source, uint64_t at,
+                       uint64_t len);
 
 /* ---- short files */
 

@@ -144,6 +144,26 @@ int coxi_place_file_open(const char *root, const char *path, uint64_t bytes,
     return 0;
 }
 
+int coxi_place_file_adopt(int fd, const char *path, struct coxi_file_source *ret)
+{
+    struct file *file;
+    int r = file_new(NULL, path, &file);
+    if (r != 0) {
+        (void)close(fd);
+        return r;
+    }
+    file->fd = fd;
+    *ret = (struct coxi_file_source){file_read, file};
+    return 0;
+}
+
+void coxi_place_file_expect(const struct coxi_file_source *source, uint64_t at,
+                            uint64_t len)
+{
+    const struct file *file = source->arg;
+    (void)posix_fadvise(file->fd, (off_t)at, (off_t)len, POSIX_FADV_WILLNEED);
+}
+
 void coxi_place_file_close(struct coxi_file_source *source)
 {
     file_free(source->arg);

@@ -178,7 +178,8 @@ static int copy(const struct coxi_file_source *from, const char *path, uint64_t 
     return r;
 }
 
-int coxi_place_fetch(const char *path, uint64_t bytes, int *ret, uint32_t *ret_crc32)
+int coxi_place_fetch(const char *path, uint64_t bytes, struct coxi_file_source *ret,
+                     uint32_t *ret_crc32)
 {
     struct coxi_file_source from = {0};
     int fd = -1;
@@ -190,13 +191,12 @@ int coxi_place_fetch(const char *path, uint64_t bytes, int *ret, uint32_t *ret_c
     r = make_nameless(&fd);
     r = r == 0 ? copy(&from, path, bytes, fd, &crc) : r;
     coxi_place_store_close(&from);
-    if (r != 0) {
-        if (fd >= 0) {
-            (void)close(fd);
-        }
-        return r;
+    if (r != 0 && fd >= 0) {
+        (void)close(fd);
     }
-    *ret = fd;
-    *ret_crc32 = crc;
-    return 0;
+    r = r == 0 ? coxi_place_file_adopt(fd, path, ret) : r;
+    if (r == 0) {
+        *ret_crc32 = crc;
+    }
+    return r;
 }

@@ -8,16 +8,12 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "checkpoint/place.h"
-#include "common/beneath.h"
 #include "common/buffer.h"
 #include "common/crc.h"
 #include "common/dtype.h"
 #include "common/error.h"
-#include "common/file.h"
 #include "schema/check.h"
 
 enum {
@@ -186,23 +182,12 @@ static int set_path(struct coxi_st_file *file, const char *path, uint64_t bytes)
 static int open_file(const char *root, const char *path, uint64_t bytes,
                      struct coxi_st_file *file)
 {
-    struct stat st;
-    if (coxi_place_in_store(path)) {
-        int r = coxi_place_open(root, path, bytes, &file->source);
-        file->owns_source = r == 0;
-        return r;
+    if (bytes == 0) {
+        return coxi_error(COX_EFORMAT, "%s has no bytes", path);
     }
-    int r = coxi_beneath_open(root, path, &file->fd);
-    if (r != 0) {
-        return r;
-    }
-    if (fstat(file->fd, &st) != 0) {
-        return coxi_error_errno(COX_EIO, "cannot read %s", path);
-    }
-    return (uint64_t)st.st_size == bytes && bytes > 0
-               ? 0
-               : coxi_error(COX_EFORMAT, "%s has %lld bytes where %llu belong", path,
-                            (long long)st.st_size, (unsigned long long)bytes);
+    int r = coxi_place_open(root, path, bytes, &file->source);
+    file->owns_source = r == 0;
+    return r;
 }
 
 static int damaged(const struct coxi_st_file *file, uint32_t crc, uint32_t belongs)
@@ -228,11 +213,7 @@ static int check_sum(const struct coxi_st_file *file, uint32_t belongs)
 
 struct coxi_st_file *coxi_st_file_new(void)
 {
-    struct coxi_st_file *file = calloc(1, sizeof(*file));
-    if (file != NULL) {
-        file->fd = -1;
-    }
-    return file;
+    return calloc(1, sizeof(struct coxi_st_file));
 }
 
 int coxi_st_open(const char *path, uint64_t bytes, const uint32_t *crc32,
@@ -273,7 +254,8 @@ int coxi_st_open_copy(const char *path, uint64_t bytes, uint32_t crc32,
         return coxi_error_memory("a checkpoint file");
     }
     int r = set_path(file, path, bytes);
-    r = r == 0 ? coxi_place_fetch(path, bytes, &file->fd, &crc) : r;
+    r = r == 0 ? coxi_place_fetch(path, bytes, &file->source, &crc) : r;
+    file->owns_source = r == 0;
     if (r == 0 && crc != crc32) {
         r = damaged(file, crc, crc32);
     }
@@ -338,19 +320,7 @@ const char *coxi_st_metadata(const struct coxi_st_file *file, const char *key)
 int coxi_st_read_file(const struct coxi_st_file *file, uint64_t at, void *to,
                       size_t len)
 {
-    if (file->source.read != NULL) {
-        return file->source.read(file->source.arg, at, to, len);
-    }
-    ssize_t n = coxi_fd_read_at(file->fd, at, to, len);
-    if (n < 0) {
-        return coxi_error_errno(COX_EIO, "cannot read %s at byte %llu", file->path,
-                                (unsigned long long)at);
-    }
-    return (size_t)n == len
-               ? 0
-               : coxi_error(COX_EFORMAT,
-                            "%s has no byte %llu: it was shortened while it was read",
-                            file->path, (unsigned long long)at + (size_t)n);
+    return file->source.read(file->source.arg, at, to, len);
 }
 
 int coxi_st_read(const struct coxi_st_tensor *tensor, uint64_t at, void *to, size_t len)
@@ -382,9 +352,6 @@ int coxi_st_read_all(const struct coxi_st_tensor *tensor, void **ret)
 void coxi_st_close(struct coxi_st_file *file)
 {
     if (file != NULL) {
-        if (file->fd >= 0) {
-            (void)close(file->fd);
-        }
         if (file->owns_source) {
             coxi_place_close(&file->source);
         }

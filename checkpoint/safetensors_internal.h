@@ -14,8 +14,7 @@ struct coxi_st_merged {
 };
 
 struct coxi_st_file {
-    int fd;                         /* -1: an overlay, or it has a source */
-    struct coxi_file_source source; /* without `read`: the file has none */
+    struct coxi_file_source source; /* without `read`: an overlay */
     bool owns_source;
     char *path;
     size_t len;

@@ -4,10 +4,10 @@
  * Cost: each byte is read once; 24 bytes for each piece, so pieces should be long.
  * Threads: any for pieces; a lock guards their list.
  */
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "checkpoint/place.h"
 #include "checkpoint/safetensors_internal.h"
 #include "common/buffer.h"
 #include "common/crc.h"
@@ -61,8 +61,8 @@ void coxi_st_sum_free(struct coxi_st_sum *sum)
 static void read_ahead(const struct coxi_st_file *file, size_t at, size_t len)
 {
     size_t next = coxi_align(at, AHEAD) + AHEAD;
-    if (file->fd >= 0 && next - AHEAD < at + len && next < file->len) {
-        (void)posix_fadvise(file->fd, (off_t)next, AHEAD, POSIX_FADV_WILLNEED);
+    if (next - AHEAD < at + len && next < file->len) {
+        coxi_place_expect(&file->source, next, AHEAD);
     }
 }
 

@@ -22,23 +22,6 @@ static void write_some(const char *dir, uint64_t first, uint64_t last)
     }
 }
 
-/* Asserts which checkpoints the directory has, like "1 2 3.tmp". */
-static void assert_there(const char *dir, const char *expected)
-{
-    char text[256] = "";
-    size_t used = 0;
-    struct coxi_listed *all = NULL;
-    size_t n = 0;
-    assert_code(0, coxi_checkpoints_list(dir, &all, &n));
-    for (size_t i = 0; i < n; i++) {
-        used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%" PRIu64 "%s",
-                                 i > 0 ? " " : "", all[i].number,
-                                 all[i].unfinished ? ".tmp" : "");
-    }
-    free(all);
-    assert_string_equal(expected, text);
-}
-
 TEST(checkpoints_are_listed_by_number_and_nothing_else_is)
 {
     char *dir = coxi_test_path("d");
@@ -59,9 +42,9 @@ TEST(checkpoints_are_listed_by_number_and_nothing_else_is)
         assert_code(0, coxi_path(path, "%s/%s", dir, others[i]));
         assert_int_equal(0, mkdir(path, 0700));
     }
-    assert_there(dir, "9 10 11 12.tmp");
+    sample_assert_there(dir, "9 10 11 12.tmp");
     coxi_checkpoints_remove_unfinished(dir);
-    assert_there(dir, "9 10 11");
+    sample_assert_there(dir, "9 10 11");
 }
 
 TEST(the_newest_older_one_that_is_whole_is_offered)
@@ -109,11 +92,11 @@ TEST(the_newest_and_every_nth_are_kept)
     write_some(dir, 1, 10);
     assert_fates("10n 9n 8n 7n 6n 5n 4n 3n 2n 1n ", dir, 0, 0, false);
     assert_fates("10n 9n 8e 7d 6d 5d 4e 3d 2d 1d ", dir, 2, 4, true);
-    assert_there(dir, "1 2 3 4 5 6 7 8 9 10");
+    sample_assert_there(dir, "1 2 3 4 5 6 7 8 9 10");
     assert_fates("10n 9n 8e 7d 6d 5d 4e 3d 2d 1d ", dir, 2, 4, false);
-    assert_there(dir, "4 8 9 10");
+    sample_assert_there(dir, "4 8 9 10");
     assert_fates("10n 9d 8d 4d ", dir, 1, 0, false);
-    assert_there(dir, "10");
+    sample_assert_there(dir, "10");
 }
 
 TEST(what_latest_names_and_what_is_newer_stays)
@@ -122,11 +105,11 @@ TEST(what_latest_names_and_what_is_newer_stays)
     write_some(dir, 1, 4);
     assert_code(0, coxi_latest_write(dir, 2));
     assert_fates("4n 3n 2n 1d ", dir, 1, 0, false);
-    assert_there(dir, "2 3 4");
+    sample_assert_there(dir, "2 3 4");
     assert_int_equal(0, unlink(coxi_test_path("d/LATEST")));
     const struct coxi_retention one = {.keep = 1};
     assert_code(COX_ENOENT, coxi_checkpoints_prune(dir, &one, false, NULL, NULL));
-    assert_there(dir, "2 3 4");
+    sample_assert_there(dir, "2 3 4");
 }
 
 TEST(one_that_is_being_read_is_not_deleted)
@@ -147,7 +130,7 @@ TEST(one_that_is_being_read_is_not_deleted)
     coxi_checkpoint_close(reader[1]);
     assert_false(coxi_hold_is_taken(path));
     assert_fates("3n 1d ", dir, 1, 0, false);
-    assert_there(dir, "3");
+    sample_assert_there(dir, "3");
 }
 
 TEST(a_checkpoint_without_a_manifest_can_be_deleted)
@@ -156,7 +139,7 @@ TEST(a_checkpoint_without_a_manifest_can_be_deleted)
     write_some(dir, 1, 2);
     assert_int_equal(0, unlink(coxi_test_path("d/ckpt-1/manifest.json")));
     assert_fates("2n 1d ", dir, 1, 0, false);
-    assert_there(dir, "2");
+    sample_assert_there(dir, "2");
 }
 
 TEST(one_that_cannot_be_deleted_is_told_and_the_others_are_deleted)
@@ -171,5 +154,5 @@ TEST(one_that_cannot_be_deleted_is_told_and_the_others_are_deleted)
     assert_code(COX_EIO, coxi_checkpoints_prune(dir, &one, false, note, &fates));
     assert_error_names("ckpt-2");
     assert_string_equal("4n 3d 2f 1d ", fates.text);
-    assert_there(dir, "2 2.tmp 4");
+    sample_assert_there(dir, "2 2.tmp 4");
 }

@@ -7,6 +7,7 @@
 
 #include "checkpoint/draft.h"
 #include "checkpoint/latest.h"
+#include "checkpoint/listing.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/place.h"
 #include "checkpoint/safetensors.h"
@@ -268,4 +269,20 @@ void sample_write(const char *dir, const struct sample *sample)
         assert_code(0, coxi_manifest_write(&manifest, path));
         assert_code(0, coxi_latest_write(dir, sample->number));
     }
+}
+
+void sample_assert_there(const char *dir, const char *expected)
+{
+    char text[256] = "";
+    size_t used = 0;
+    struct coxi_listed *all = NULL;
+    size_t n = 0;
+    assert_code(0, coxi_checkpoints_list(dir, &all, &n));
+    for (size_t i = 0; i < n; i++) {
+        used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%" PRIu64 "%s",
+                                 i > 0 ? " " : "", all[i].number,
+                                 all[i].unfinished ? ".tmp" : "");
+    }
+    free(all);
+    assert_string_equal(expected, text);
 }

@@ -40,4 +40,7 @@ float sample_value(const struct sample *sample, uint64_t row, uint64_t column);
 /* Writes <dir>/ckpt-<number> and LATEST. `dir` may be s3://... */
 void sample_write(const char *dir, const struct sample *sample);
 
+/* Asserts which checkpoints a directory has, like "1 2 3.tmp"; ".tmp": unfinished. */
+void sample_assert_there(const char *dir, const char *expected);
+
 #endif
