@@ -10,6 +10,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/draft.h"
+#include "checkpoint/generation.h"
 #include "checkpoint/hold.h"
 #include "checkpoint/latest.h"
 #include "checkpoint/manifest.h"
@@ -120,18 +121,18 @@ static enum coxi_fate decide(const char *dir, uint64_t number, bool dry_run)
     return is_read ? COXI_FATE_READ : COXI_FATE_DELETED;
 }
 
-/* The number of the checkpoint on which this one builds; 0: none, or not known. */
-static uint64_t base_of(const char *dir, uint64_t number)
+/* *ret: the number of the checkpoint on which this one builds; 0: none, or it is damaged.
+ * An error: it is not known, because the manifest cannot be read now. */
+static int base_of(const char *dir, uint64_t number, uint64_t *ret)
 {
     char path[PATH_MAX];
     struct coxi_manifest *manifest = NULL;
-    if (coxi_path(path, "%s/ckpt-%" PRIu64, dir, number) != 0 ||
-        coxi_manifest_read(path, &manifest) != 0) {
-        return 0;
-    }
-    uint64_t base = manifest->base;
+    int r = coxi_path(path, "%s/ckpt-%" PRIu64, dir, number);
+    r = r == 0 ? coxi_manifest_read(path, &manifest) : r;
+    *ret = r == 0 ? manifest->base : 0;
     coxi_manifest_free(manifest);
-    return base;
+    bool is_lost = r == COX_ENOENT || r == COX_EFORMAT || r == COX_ECHECKSUM;
+    return is_lost ? 0 : r;
 }
 
 /* The state of a pruning, which looks at checkpoints from the newest to the oldest. */
@@ -149,26 +150,33 @@ struct pruning {
     size_t n_bases;
 };
 
-/* True if a checkpoint that stays builds on this one. A staying checkpoint's manifest
- * is read only when an older checkpoint is checked. */
-static bool is_base(struct pruning *p, uint64_t number)
+/* *ret: a checkpoint that stays builds on this one. A staying checkpoint's manifest is read
+ * only when an older checkpoint is checked. */
+static int find_if_base(struct pruning *p, uint64_t number, bool *ret)
 {
-    bool found = false;
-    for (; p->n_bases < p->n_stay; p->n_bases++) {
+    int r = 0;
+    for (; r == 0 && p->n_bases < p->n_stay; p->n_bases += r == 0) {
         uint64_t *stays = &p->stay[p->n_bases];
+        uint64_t base = 0;
         const struct coxi_known_base *known = p->retention->known;
         known = known != NULL ? &known[*stays % COXI_KNOWN_BASES] : NULL;
-        *stays = known != NULL && known->number == *stays ? known->base
-                                                          : base_of(p->dir, *stays);
+        if (known != NULL && known->number == *stays) {
+            base = known->base;
+        } else {
+            r = base_of(p->dir, *stays, &base);
+        }
+        *stays = r == 0 ? base : *stays;
     }
-    for (size_t i = 0; !found && i < p->n_stay; i++) {
-        found = p->stay[i] == number;
+    *ret = false;
+    for (size_t i = 0; r == 0 && !*ret && i < p->n_stay; i++) {
+        *ret = p->stay[i] == number;
     }
-    return found;
+    return r;
 }
 
 static enum coxi_fate fate_of(struct pruning *p, uint64_t number)
 {
+    bool is_base = false;
     const struct coxi_retention *retention = p->retention;
     bool newest =
         number >= p->latest || retention->keep == 0 || p->n_newest < retention->keep;
@@ -179,7 +187,10 @@ static enum coxi_fate fate_of(struct pruning *p, uint64_t number)
     if (retention->keep_every > 0 && number % retention->keep_every == 0) {
         return COXI_FATE_EVERY;
     }
-    return is_base(p, number) ? COXI_FATE_BASE : decide(p->dir, number, p->dry_run);
+    if (find_if_base(p, number, &is_base) != 0) {
+        return COXI_FATE_FAILED;
+    }
+    return is_base ? COXI_FATE_BASE : decide(p->dir, number, p->dry_run);
 }
 
 int coxi_checkpoints_prune(
@@ -222,11 +233,16 @@ int coxi_checkpoints_prune(
     return failure[0] != '\0' ? coxi_error(COX_EIO, "%s", failure) : r;
 }
 
-void coxi_checkpoints_remove_unfinished(const char *dir)
+void coxi_checkpoints_remove_unfinished(const char *dir,
+                                        const struct coxi_session *session)
 {
     struct coxi_listed *all = NULL;
     size_t n = 0;
-    if (coxi_checkpoints_list(dir, &all, &n) != 0) {
+    int r = coxi_checkpoints_list(dir, &all, &n);
+    /* Not before the list: what is in it was begun before a newer client had claimed. */
+    r = r == 0 && session != NULL ? coxi_generation_check(dir, session) : r;
+    if (r != 0) {
+        free(all);
         return;
     }
     for (size_t i = 0; i < n; i++) {

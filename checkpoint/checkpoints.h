@@ -73,7 +73,13 @@ int coxi_checkpoints_prune(
     const char *dir, const struct coxi_retention *retention, bool dry_run,
     void (*told)(void *arg, uint64_t number, enum coxi_fate fate), void *arg);
 
-/* Removes unfinished checkpoints. Only for the client that writes to the directory. */
-void coxi_checkpoints_remove_unfinished(const char *dir);
+/*
+ * Removes unfinished checkpoints, unless a newer client than that of `session` (NULL: not
+ * asked) has claimed the directory: they may be its own. In a store those stay that somebody
+ * reads (a pruner was killed while it deleted them). Only for the client that writes to the
+ * directory.
+ */
+void coxi_checkpoints_remove_unfinished(const char *dir,
+                                        const struct coxi_session *session);
 
 #endif

@@ -32,9 +32,10 @@ bool coxi_draft_counts(const struct coxi_draft *draft)
     uint64_t latest = 0;
     char text[COXI_ERROR_TEXT_MAX];
     (void)snprintf(text, sizeof(text), "%s", coxi_error_text());
-    bool counts = coxi_latest_read(draft->dir, &latest) == 0 && latest == draft->number;
+    int r = coxi_latest_read(draft->dir, &latest);
+    bool is_known = r == 0 || r == COX_ENOENT || r == COX_EFORMAT;
     (void)coxi_error(0, "%s", text); /* restores the caller's text */
-    return counts;
+    return !is_known || (r == 0 && latest == draft->number);
 }
 
 int coxi_draft_publish(struct coxi_draft *draft, const struct coxi_manifest *manifest)

@@ -51,8 +51,8 @@ void coxi_draft_drop(struct coxi_draft *draft);
 /* Deletes a whole checkpoint. COX_EBUSY: it is being read, and stays; COX_EIO. */
 int coxi_draft_delete(const char *dir, uint64_t number);
 
-/* Removes what a client that was killed has left of that number. Only for the client that
- * writes to the directory. */
+/* Removes what a client that was killed has left of that number; in a store, unless somebody
+ * reads it. Only for the client that writes to the directory. */
 void coxi_draft_sweep(const char *dir, uint64_t number);
 
 #endif

@@ -16,8 +16,8 @@ void coxi_draft_store_drop(struct coxi_draft *draft);
 int coxi_draft_store_delete(const char *path);
 void coxi_draft_store_sweep(const char *path);
 
-/* After a failure of publishing, with that code: it counts all the same if LATEST names the
- * checkpoint. */
+/* After a failure of publishing: it counts all the same if LATEST names the checkpoint, or if
+ * nobody can say what LATEST names. */
 bool coxi_draft_counts(const struct coxi_draft *draft);
 
 #endif

@@ -118,18 +118,34 @@ static int name_latest(const struct coxi_draft *draft,
     return r;
 }
 
-/* Makes it a draft again. While it was whole another client may have resumed from it: then
- * the checkpoint belongs to that client, and stays. */
-static void withdraw(struct coxi_draft *draft, const struct coxi_session *session,
+/* True: nobody else can have the checkpoint. */
+static bool is_ours(const struct coxi_draft *draft, const struct coxi_session *session)
+{
+    return coxi_generation_check(draft->dir, session) == 0 &&
+           !coxi_hold_is_taken(draft->path);
+}
+
+/*
+ * Makes it a draft again. While it was whole another client may have resumed from it: then
+ * the checkpoint belongs to that client, and stays. That client may come while this is under
+ * way, so this looks once more behind it, as a deletion does.
+ */
+static void withdraw(struct coxi_draft *draft, const struct coxi_manifest *manifest,
                      const char *url)
 {
-    char text[COXI_ERROR_TEXT_MAX];
-    (void)snprintf(text, sizeof(text), "%s", coxi_error_text());
-    if (draft->is_whole && coxi_generation_check(draft->dir, session) == 0 &&
-        !coxi_hold_is_taken(draft->path)) {
-        draft->is_whole = make_draft(url, &draft->version) != 0;
+    char reason[COXI_ERROR_TEXT_MAX];
+    char *text = NULL;
+    const struct coxi_session *session = &manifest->session;
+    (void)snprintf(reason, sizeof(reason), "%s", coxi_error_text());
+    if (draft->is_whole && coxi_manifest_text(manifest, &text) == 0 &&
+        is_ours(draft, session) && make_draft(url, &draft->version) == 0) {
+        draft->is_whole = !is_ours(draft, session);
+        if (draft->is_whole) {
+            (void)coxi_stored_replace(url, text, strlen(text), &draft->version, NULL);
+        }
     }
-    (void)coxi_error(0, "%s", text); /* restores the caller's text */
+    free(text);
+    (void)coxi_error(0, "%s", reason); /* restores the caller's text */
 }
 
 int coxi_draft_store_publish(struct coxi_draft *draft,
@@ -140,7 +156,7 @@ int coxi_draft_store_publish(struct coxi_draft *draft,
     r = r == 0 ? put_manifest(draft, manifest, url) : r;
     r = r == 0 ? name_latest(draft, &manifest->session) : r;
     if (r != 0 && !coxi_draft_counts(draft)) {
-        withdraw(draft, &manifest->session, url);
+        withdraw(draft, manifest, url);
     }
     return r;
 }
@@ -191,8 +207,10 @@ void coxi_draft_store_sweep(const char *path)
     r = r == 0 ? coxi_stored_look(url, &bytes, &version) : r;
     if (r == COX_ENOENT) {
         (void)coxi_stored_clear(path, NULL);
-    } else if (r == 0 && bytes <= COXI_PLACEHOLDER_MAX &&
+    } else if (r == 0 && bytes <= COXI_PLACEHOLDER_MAX && !coxi_hold_is_taken(path) &&
                make_draft(url, &version) == 0) {
+        /* Nobody reads a draft, unless it was whole when its reader came: then a pruner was
+         * killed before it saw that reader. */
         clear(path, url);
     }
 }

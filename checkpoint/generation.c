@@ -132,6 +132,33 @@ static int make(const char *dir, const struct coxi_session *session)
     return r == 0 ? coxi_place_write_new(path, text, (size_t)len, session->token) : r;
 }
 
+static int fenced(const char *dir, uint64_t newest, uint64_t generation)
+{
+    return coxi_error(COX_EFENCED,
+                      "another client has claimed %s: generation %" PRIu64
+                      ", this one is %" PRIu64,
+                      dir, newest, generation);
+}
+
+/*
+ * Removes the files of older claims. There may be a newer one already: in a store a file may
+ * be made long after it was asked for, when newer clients have claimed, and have removed the
+ * file of that number which kept others from making it. Then this claim is withdrawn.
+ */
+static int settle(const char *dir, const struct coxi_session *claim)
+{
+    char path[PATH_MAX];
+    uint64_t newest = 0;
+    int r = look(dir, claim->generation, &newest);
+    if (r != 0 || newest <= claim->generation) {
+        return r;
+    }
+    if (coxi_path(path, "%s/%s%" PRIu64, dir, prefix, claim->generation) == 0) {
+        (void)coxi_place_remove(path);
+    }
+    return fenced(dir, newest, claim->generation);
+}
+
 /* ---- claiming */
 
 int coxi_generation_claim(const char *dir, struct coxi_session *session)
@@ -156,8 +183,8 @@ int coxi_generation_claim(const char *dir, struct coxi_session *session)
             r = make(dir, &claim);
         }
         if (r == 0) {
-            *session = claim;
-            r = look(dir, claim.generation, &newest);
+            r = settle(dir, &claim);
+            *session = r == 0 ? claim : *session;
         }
     }
     return r == COX_EEXIST
@@ -173,9 +200,6 @@ int coxi_generation_check(const char *dir, const struct coxi_session *session)
     uint64_t newest = 0;
     int r = look(dir, 0, &newest);
     return r == 0 && newest > session->generation
-               ? coxi_error(COX_EFENCED,
-                            "another client has claimed %s: generation %" PRIu64
-                            ", this one is %" PRIu64,
-                            dir, newest, session->generation)
+               ? fenced(dir, newest, session->generation)
                : r;
 }

@@ -16,7 +16,7 @@
  * Claims the directory. *session has the token, and gets the run and the generation. If
  * nobody has claimed the directory before, the run is that of its newest checkpoint; if
  * there is none, *session keeps its run. COX_EFENCED: other clients claim the directory
- * at the same time, again and again; COX_EFORMAT: a generation file is malformed;
+ * at the same time, again and again, or one has claimed it since; COX_EFORMAT: a generation file is malformed;
  * COX_EIO.
  */
 int coxi_generation_claim(const char *dir, struct coxi_session *session);

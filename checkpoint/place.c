@@ -258,12 +258,13 @@ static int try_conditions(const char *url)
     static const char text[] = "a test\n";
     struct coxi_stored_version version;
     int r = coxi_stored_write_new(url, text, strlen(text), &version);
-    if (r != 0) {
-        return r;
+    if (r == 0) {
+        r = coxi_stored_replace(url, text, strlen(text) - 1, &version, NULL);
     }
-    r = coxi_stored_replace(url, text, strlen(text) - 1, &version, NULL);
-    int removed = coxi_place_remove(url);
-    return r == 0 ? removed : coxi_stored_code(r);
+    char reason[COXI_ERROR_TEXT_MAX];
+    (void)snprintf(reason, sizeof(reason), "%s", coxi_error_text());
+    int removed = coxi_place_remove(url); /* after a failure, too: it may be there */
+    return r == 0 ? removed : coxi_error(coxi_stored_code(r), "%s", reason);
 }
 
 int coxi_place_try(const char *dir)

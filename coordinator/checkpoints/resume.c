@@ -197,7 +197,7 @@ int coxi_resume(struct cox_coordinator *c)
     struct coxi_checkpoint *checkpoint = NULL;
     int r = choose(c, &number, &c->saving.number);
     /* their numbers are not used again */
-    coxi_checkpoints_remove_unfinished(c->saving.dir);
+    coxi_checkpoints_remove_unfinished(c->saving.dir, &c->session);
     if (r != 0 || number == 0) {
         return r;
     }

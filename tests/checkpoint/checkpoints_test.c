@@ -43,7 +43,7 @@ TEST(checkpoints_are_listed_by_number_and_nothing_else_is)
         assert_int_equal(0, mkdir(path, 0700));
     }
     sample_assert_there(dir, "9 10 11 12.tmp");
-    coxi_checkpoints_remove_unfinished(dir);
+    coxi_checkpoints_remove_unfinished(dir, NULL);
     sample_assert_there(dir, "9 10 11");
 }
 

@@ -115,14 +115,14 @@ TEST(a_draft_in_a_store_is_published_or_swept_but_not_both)
     open_store();
     write_some(1, 1);
     assert_code(0, coxi_draft_begin(dir, 2, &draft));
-    coxi_checkpoints_remove_unfinished(dir);
+    coxi_checkpoints_remove_unfinished(dir, NULL);
     assert_there("1");
     assert_code(COX_EIO, coxi_draft_publish(&draft, &manifest));
     coxi_draft_drop(&draft);
     assert_there("1");
     assert_code(0, coxi_draft_begin(dir, 2, &draft));
     assert_code(0, coxi_draft_publish(&draft, &manifest));
-    coxi_checkpoints_remove_unfinished(dir);
+    coxi_checkpoints_remove_unfinished(dir, NULL);
     coxi_draft_drop(&draft); /* it is none any more */
     assert_there("1 2");
     assert_int_equal(2, latest());
@@ -144,7 +144,7 @@ TEST(what_a_killed_client_has_left_in_a_store_is_swept)
     assert_code(0, sink.finish(sink.arg));
     fake_s3_put(fake, "runs/a/ckpt-3/ps-1-of-2.safetensors", "x", 1);
     assert_there("1 2.tmp 3.tmp");
-    coxi_checkpoints_remove_unfinished(dir);
+    coxi_checkpoints_remove_unfinished(dir, NULL);
     assert_there("1");
     assert_int_equal(n, fake_s3_objects(fake));
     close_store();
@@ -277,7 +277,7 @@ TEST(a_deletion_in_a_store_that_was_cut_off_is_ended_by_the_next_client)
     assert_code(0, coxi_draft_delete(dir, 1));
     fake_s3_heal(fake);
     assert_there("1.tmp 2");
-    coxi_checkpoints_remove_unfinished(dir);
+    coxi_checkpoints_remove_unfinished(dir, NULL);
     assert_there("2");
     close_store();
 }
