@@ -12,11 +12,13 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/sync.h"
 
 enum { GIVE_UP_MS = 20 };
 
 static _Thread_local const atomic_bool *gives_up;
+static _Thread_local uint64_t gives_up_ms = UINT64_MAX;
 
 struct job {
     struct coxi_mutex lock;
@@ -112,7 +114,18 @@ void coxi_disk_give_up_when(const atomic_bool *flag)
     gives_up = flag;
 }
 
+const atomic_bool *coxi_disk_flag(void)
+{
+    return gives_up;
+}
+
+void coxi_disk_give_up_at(uint64_t end_ms)
+{
+    gives_up_ms = end_ms;
+}
+
 bool coxi_disk_gives_up(void)
 {
-    return gives_up != NULL && atomic_load(gives_up);
+    return (gives_up != NULL && atomic_load(gives_up)) ||
+           (gives_up_ms != UINT64_MAX && coxi_now_ms() >= gives_up_ms);
 }

@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 /*
  * fsync; but a thread that has set a flag with coxi_disk_give_up_when gives up within
@@ -19,6 +20,13 @@ int coxi_disk_sync(int fd);
  * disk.
  */
 void coxi_disk_give_up_when(const atomic_bool *flag);
+
+/* The calling thread's flag; NULL: none. For threads that it starts, which work for it. */
+const atomic_bool *coxi_disk_flag(void);
+
+/* From now on the calling thread also gives up at that time (coxi_now_ms), but not in
+ * coxi_disk_sync; UINT64_MAX: never. */
+void coxi_disk_give_up_at(uint64_t end_ms);
 
 /* True if the calling thread gives up now: for other waits for what files are kept on. */
 bool coxi_disk_gives_up(void);

@@ -9,6 +9,7 @@
 
 #include "cluster/cluster.h"
 #include "cluster/local.h"
+#include "common/disk.h"
 #include "common/error.h"
 #include "common/rand.h"
 #include "common/sync.h"
@@ -158,12 +159,15 @@ static int open_door(struct cox_coordinator *c)
     return r;
 }
 
-/* Takes over the checkpoint directory. */
-static int prepare_directory(struct cox_coordinator *c)
+/* Takes over the checkpoint directory. A store may not answer until `end_ms`. */
+static int prepare_directory(struct cox_coordinator *c, uint64_t end_ms)
 {
     int r = coxi_save_via(c->options.checkpoint_via, &c->saving.via_client);
+    coxi_disk_give_up_at(end_ms);
     r = r == 0 ? coxi_save_prepare(c->options.checkpoint_dir, &c->saving.dir) : r;
-    return r == 0 ? coxi_resume_claim(c) : r;
+    r = r == 0 ? coxi_resume_claim(c) : r;
+    coxi_disk_give_up_at(UINT64_MAX);
+    return coxi_opening_code(c, r);
 }
 
 static int prepare_key(struct cox_coordinator *c)
@@ -180,7 +184,7 @@ static int prepare(struct cox_coordinator *c, const struct cox_cluster *cluster,
                    uint64_t end_ms)
 {
     int r = prepare_key(c);
-    r = r == 0 && c->options.checkpoint_dir != NULL ? prepare_directory(c) : r;
+    r = r == 0 && c->options.checkpoint_dir != NULL ? prepare_directory(c, end_ms) : r;
     r = r == 0 ? coxi_monitor_load(c) : r;
     if (r == 0) {
         coxi_exposed_tell(c);

@@ -7,6 +7,7 @@
 
 #include "cluster/cluster.h"
 #include "cluster/local.h"
+#include "common/disk.h"
 #include "common/error.h"
 #include "common/sync.h"
 #include "coordinator/base/alive.h"
@@ -145,10 +146,20 @@ int coxi_opening_ps(struct cox_coordinator *c, uint64_t end_ms)
             r = claim(c, i, end_ms);
         }
         if (r == 0) {
+            coxi_disk_give_up_at(end_ms);
             r = coxi_ps_probe(c, c->ps.clients[i], true, end_ms);
+            coxi_disk_give_up_at(UINT64_MAX);
         }
     }
-    return r;
+    return coxi_opening_code(c, r);
+}
+
+int coxi_opening_code(const struct cox_coordinator *c, int code)
+{
+    return code != COX_ECANCELLED
+               ? code
+               : coxi_error(COX_ETIMEDOUT, "cox_open had %d ms: %.400s",
+                            c->options.open_timeout_ms, coxi_error_text());
 }
 
 /* ---- the workers */

@@ -20,6 +20,10 @@ int coxi_opening_check(const struct cox_cluster *cluster);
  */
 int coxi_opening_ps(struct cox_coordinator *c, uint64_t end_ms);
 
+/* COX_ETIMEDOUT instead of the code of what was given up because cox_open's time was over;
+ * the error text says so. */
+int coxi_opening_code(const struct cox_coordinator *c, int code);
+
 /* Waits for min_workers workers. */
 int coxi_opening_workers(struct cox_coordinator *c, uint64_t end_ms);
 

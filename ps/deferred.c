@@ -3,9 +3,11 @@
  * add one. */
 #include "ps/deferred.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/disk.h"
 #include "common/error.h"
 #include "common/sync.h"
 
@@ -24,6 +26,7 @@ struct coxi_deferred {
     struct coxi_payloads *payloads;
     pthread_t thread;
     bool started;
+    atomic_bool gives_up; /* the thread waits for no disk or store any more */
 
     struct coxi_mutex lock; /* leaf, except for the links' own locks */
     pthread_cond_t changed;
@@ -85,6 +88,7 @@ static void do_request(const struct coxi_deferred *deferred,
 static void *deferred_thread(void *arg)
 {
     struct coxi_deferred *deferred = arg;
+    coxi_disk_give_up_when(&deferred->gives_up);
     coxi_lock(&deferred->lock);
     while (!deferred->stopping) {
         if (deferred->first == NULL) {
@@ -172,6 +176,7 @@ void coxi_deferred_free(struct coxi_deferred *deferred)
     if (deferred == NULL) {
         return;
     }
+    atomic_store(&deferred->gives_up, true);
     coxi_lock(&deferred->lock);
     deferred->stopping = true;
     (void)pthread_cond_signal(&deferred->changed);

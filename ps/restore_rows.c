@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/disk.h"
 #include "common/error.h"
 #include "common/sync.h"
 #include "common/trace.h"
@@ -31,6 +32,7 @@ struct crew {
     uint64_t run;               /* for which the rows are loaded, for traces */
     atomic_uint_least64_t next; /* the first row that no loader has taken */
     atomic_bool failed;
+    const atomic_bool *gives_up; /* of the restore's thread: common/disk.h */
 };
 
 struct loader {
@@ -89,6 +91,7 @@ static void *load_blocks(void *arg)
     uint64_t first = 0;
     uint64_t begun_ns = coxi_trace_begin();
     coxi_trace_work_for(crew->run);
+    coxi_disk_give_up_when(crew->gives_up);
     void *room = coxi_restore_room(crew->arrays, PIECE);
     loader->r = room != NULL ? 0 : COX_ENOMEM;
     while (loader->r == 0 && !atomic_load(&crew->failed) &&
@@ -125,7 +128,8 @@ int coxi_restore_rows(struct coxi_restoring *restoring, size_t part,
                         .part = part,
                         .arrays = arrays,
                         .ages = ages,
-                        .run = coxi_trace_works_for()};
+                        .run = coxi_trace_works_for(),
+                        .gives_up = coxi_disk_flag()};
     struct loader loaders[LOADERS] = {{0}};
     size_t n_started = 0; /* loaders[0] is the caller */
     int r = begin(&crew);

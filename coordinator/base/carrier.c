@@ -392,10 +392,13 @@ static void *bring_thread(void *arg)
 {
     struct coxi_carrier *carrier = arg;
     int r = 0;
+    /* When this is set, the ps has all, or waits for nothing any more. */
+    coxi_disk_give_up_when(&carrier->stops);
     for (size_t i = 0; r == 0 && i < carrier->n_files; i++) {
         r = bring_file(carrier, &carrier->files[i]);
     }
     note_code(carrier, r);
+    coxi_disk_give_up_when(NULL);
     return NULL;
 }
 

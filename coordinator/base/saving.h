@@ -40,7 +40,8 @@ struct coxi_saving {
     bool via_client;
     atomic_uint_least64_t n_carries; /* so many carries were begun */
 
-    /* set: the thread that writes a checkpoint must not wait for the disk any longer */
+    /* set: the threads that read or write checkpoints must not wait for the disk, or the
+     * store, any longer */
     atomic_bool leaves_disk;
 
     int code; /* of the last triggered checkpoint; guarded by c->lock, as is `text` */

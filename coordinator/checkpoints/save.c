@@ -457,11 +457,9 @@ int coxi_save_checkpoint(struct cox_coordinator *c,
     coxi_call_why(c, "another checkpoint is being written");
     coxi_lock(&c->saving.lock);
     coxi_call_why(c, "%s", "");
-    coxi_disk_give_up_when(&c->saving.leaves_disk);
     do {
         r = save_between_rounds(c, options, ret_number);
     } while (is_given_up(c, &r));
-    coxi_disk_give_up_when(NULL);
     tell(c, r, begun_ms);
     if (r == COX_EFENCED) {
         coxi_fatal(c, r, coxi_error_text());
@@ -503,7 +501,9 @@ int cox_checkpoint_save(struct cox_coordinator *c,
     }
     uint64_t number = 0;
     if (r == 0) {
+        coxi_disk_give_up_when(&c->saving.leaves_disk);
         r = coxi_save_checkpoint(c, &o, &number);
+        coxi_disk_give_up_when(NULL);
     }
     if (r == 0 && ret_number != NULL) {
         *ret_number = number;

@@ -39,6 +39,7 @@
 #include "checkpoint/generation.h"
 #include "checkpoint/place.h"
 #include "common/clock.h"
+#include "common/disk.h"
 #include "common/error.h"
 #include "common/sync.h"
 #include "coordinator/base/alive.h"
@@ -313,6 +314,7 @@ static void *trigger_thread(void *arg)
     struct coxi_trigger *t = c->saving.trigger;
     bool terminate = false;
     uint64_t looked_ms = coxi_now_ms();
+    coxi_disk_give_up_when(&c->saving.leaves_disk);
     coxi_lock(&c->lock);
     while (!terminate && (t->terminate || !t->end) && !c->life.closing) {
         if (look_at_claim(c, &looked_ms)) {
@@ -336,6 +338,7 @@ static void *trigger_thread(void *arg)
     t->ended = true;
     (void)pthread_cond_broadcast(&c->life.idle);
     coxi_unlock(&c->lock);
+    coxi_disk_give_up_when(NULL);
     return NULL;
 }
 

@@ -30,6 +30,7 @@
 #include "checkpoint/hold.h"
 #include "cluster/cluster.h"
 #include "common/clock.h"
+#include "common/disk.h"
 #include "common/error.h"
 #include "common/sync.h"
 #include "coordinator/base/alive.h"
@@ -262,6 +263,7 @@ static int recover(struct coxi_recovery *rec)
 static void *recovery_thread(void *arg)
 {
     struct coxi_recovery *rec = arg;
+    coxi_disk_give_up_when(&rec->c->saving.leaves_disk);
     coxi_lock(&rec->set->lock);
     while (!rec->set->stop) {
         if (!coxi_ps_any_lost(rec->c, true)) {

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "common/clock.h"
+#include "common/disk.h"
 #include "common/error.h"
 #include "common/sync.h"
 #include "coordinator/base/alive.h"
@@ -347,6 +348,7 @@ static void *returning_thread(void *arg)
     struct coxi_recovery_return *returning = arg;
     struct coxi_recovery *rec = returning->rec;
     struct coxi_call wait __attribute__((cleanup(coxi_call_end)));
+    coxi_disk_give_up_when(&rec->c->saving.leaves_disk);
     coxi_wait_begin(rec->c, &wait, "the return of a ps", coxi_maybe_of(returning->ps));
     while (try_once(returning)) {
     }

@@ -14,6 +14,7 @@
 #include "checkpoint/checkpoints.h"
 #include "checkpoint/hold.h"
 #include "checkpoint/place.h"
+#include "common/disk.h"
 #include "common/dtype.h"
 #include "common/error.h"
 #include "common/structs.h"
@@ -423,14 +424,33 @@ static int check_options(const struct cox_load_options *o)
     return 0;
 }
 
+/* The work of cox_checkpoint_load, without what comes from outside. */
+static int load(struct cox_coordinator *c, const struct cox_load_options *o,
+                struct cox_load_info *ret)
+{
+    struct coxi_checkpoint *checkpoint = NULL;
+    struct coxi_loading *loading = NULL;
+    int r = coxi_checkpoint_use(o->path, COXI_CHECKPOINT_CHECKED, &checkpoint);
+    if (r != 0) {
+        return r;
+    }
+    ret->number = checkpoint->manifest->number;
+    ret->run = checkpoint->manifest->session.run;
+    r = plan(c, o, checkpoint, ret, &loading);
+    if (r == 0 && loading->n_items > 0) {
+        r = load_all(c, o, checkpoint, loading);
+    }
+    coxi_loading_unref(loading);
+    coxi_checkpoint_close(checkpoint);
+    return r;
+}
+
 int cox_checkpoint_load(struct cox_coordinator *c,
                         const struct cox_load_options *options,
                         struct cox_load_info *ret)
 {
     struct cox_load_options o = COX_LOAD_OPTIONS_INIT;
     struct cox_load_info info = COX_LOAD_INFO_INIT;
-    struct coxi_checkpoint *checkpoint = NULL;
-    struct coxi_loading *loading = NULL;
     if (c == NULL || options == NULL) {
         return coxi_error(COX_EINVAL,
                           "cox_checkpoint_load needs a coordinator and options");
@@ -440,18 +460,12 @@ int cox_checkpoint_load(struct cox_coordinator *c,
     r = r == 0 && ret != NULL ? coxi_struct_check(COXI_STRUCT_LOAD_INFO, ret) : r;
     r = r == 0 ? check_options(&o) : r;
     r = r == 0 ? coxi_check_alive(c) : r;
-    r = r == 0 ? coxi_checkpoint_use(o.path, COXI_CHECKPOINT_CHECKED, &checkpoint) : r;
     if (r != 0) {
         return r;
     }
-    info.number = checkpoint->manifest->number;
-    info.run = checkpoint->manifest->session.run;
-    r = plan(c, &o, checkpoint, &info, &loading);
-    if (r == 0 && loading->n_items > 0) {
-        r = load_all(c, &o, checkpoint, loading);
-    }
-    coxi_loading_unref(loading);
-    coxi_checkpoint_close(checkpoint);
+    coxi_disk_give_up_when(&c->saving.leaves_disk);
+    r = load(c, &o, &info);
+    coxi_disk_give_up_when(NULL);
     if (r == 0 && ret != NULL) {
         r = coxi_struct_return(ret, COXI_STRUCT_LOAD_INFO, &info);
     }
