@@ -12,6 +12,7 @@
 #include "checkpoint/manifest.h"
 #include "checkpoint/place.h"
 #include "common/clock.h"
+#include "common/disk.h"
 #include "common/error.h"
 #include "common/file.h"
 #include "common/json_text.h"
@@ -20,6 +21,7 @@ enum {
     KNOWN = 4096,       /* checkpoints whose closure is known; a power of two */
     READ_MAX = 1 << 20, /* bytes that one call takes over, and of a line */
     STORE_MS = 10000,   /* between two looks into a store */
+    STORE_WAIT_MS = 2000,
     STORE_BYTES_MAX = 64 << 20,
 };
 
@@ -33,6 +35,7 @@ struct coxi_evaluations {
     struct coxi_records *records;
     uint64_t offset;           /* all before it was taken over */
     uint64_t again_ms;         /* not before: a store is not asked all the time */
+    bool skips;                /* what is there at the next look was told before */
     struct known known[KNOWN]; /* by number, modulo */
 };
 
@@ -85,12 +88,15 @@ static int path_of(const struct coxi_evaluations *evaluations, char ret[PATH_MAX
     return dir != NULL ? coxi_path(ret, "%s/eval.jsonl", dir) : COX_ENOENT;
 }
 
-/* Reads the whole file; *ret is for free(), NULL: only the length is wanted. */
+/* Reads the whole file; *ret is for free(), NULL: only the length is wanted. Gives up soon,
+ * because the thread has more to do, and cox_close waits for it. */
 static int read_store(const char *path, uint64_t *ret_bytes, uint8_t **ret)
 {
     uint8_t *text = NULL;
     size_t len = 0;
+    coxi_disk_give_up_at(coxi_now_ms() + STORE_WAIT_MS);
     int r = coxi_place_read(path, STORE_BYTES_MAX, &text, &len);
+    coxi_disk_give_up_at(UINT64_MAX);
     if (r != 0) {
         return r;
     }
@@ -111,7 +117,8 @@ void coxi_evaluations_skip(struct coxi_evaluations *evaluations)
         return;
     }
     if (coxi_place_in_store(path)) {
-        (void)read_store(path, &evaluations->offset, NULL);
+        int r = read_store(path, &evaluations->offset, NULL);
+        evaluations->skips = r != 0 && r != COX_ENOENT;
     } else if (stat(path, &now) == 0) {
         evaluations->offset = (uint64_t)now.st_size;
     }
@@ -230,11 +237,19 @@ static void take_from_store(struct coxi_evaluations *evaluations, const char *pa
     }
     evaluations->again_ms = coxi_now_ms() + STORE_MS;
     if (read_store(path, &len, &text) == 0) {
-        evaluations->offset = evaluations->offset <= len ? evaluations->offset : 0;
+        if (evaluations->skips || evaluations->offset > len) {
+            evaluations->offset = evaluations->skips ? len : 0;
+        }
+        evaluations->skips = false;
         take_lines(evaluations, (const char *)text + evaluations->offset,
                    (size_t)(len - evaluations->offset));
         free(text);
     }
+}
+
+void coxi_evaluations_hurry(struct coxi_evaluations *evaluations)
+{
+    evaluations->again_ms = 0;
 }
 
 void coxi_evaluations_take(struct coxi_evaluations *evaluations)

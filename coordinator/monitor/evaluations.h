@@ -34,4 +34,7 @@ void coxi_evaluations_skip(struct coxi_evaluations *evaluations);
  * removed, is another one: it is read from its beginning. */
 void coxi_evaluations_take(struct coxi_evaluations *evaluations);
 
+/* The next call takes over all that is there: a store is not asked each time. */
+void coxi_evaluations_hurry(struct coxi_evaluations *evaluations);
+
 #endif

@@ -318,6 +318,7 @@ static void *write_all(void *arg)
         write_board(writer, false);
     } while (rest(writer));
     if (!is_left(writer)) {
+        coxi_evaluations_hurry(writer->evaluations);
         take_evaluations(writer, true);
         write_history(writer, true);
         write_board(writer, true);
