@@ -24,6 +24,8 @@
 #include "coordinator/workers/workers.h"
 #include "net/ps_client.h"
 
+enum { CHOICES_MAX = 8 };
+
 /* ---- claiming the directory */
 
 static bool is_used(const char *dir)
@@ -190,32 +192,52 @@ static int go_on_from(struct cox_coordinator *c, struct coxi_checkpoint *checkpo
     return r;
 }
 
+/* Names an older checkpoint in the error of one that cannot be used; 0 `number`: of none. */
+static int offer_older(const struct cox_coordinator *c, int code, uint64_t number)
+{
+    bool is_bad = code == COX_ECHECKSUM || code == COX_EFORMAT || code == COX_EIO;
+    return is_bad && number != 0
+               ? coxi_checkpoints_offer(code,
+                                        coxi_checkpoints_whole(c->saving.dir, number))
+               : code;
+}
+
+/* Opens the checkpoint to resume from; *ret_number: 0: there is none. */
+static int open_chosen(struct cox_coordinator *c, uint64_t *ret_number,
+                       struct coxi_checkpoint **ret)
+{
+    char path[PATH_MAX];
+    uint64_t highest = 0;
+    int r = choose(c, ret_number, &highest);
+    /* their numbers are not used again */
+    c->saving.number = highest > c->saving.number ? highest : c->saving.number;
+    coxi_checkpoints_remove_unfinished(c->saving.dir, &c->session);
+    if (r != 0 || *ret_number == 0) {
+        return r;
+    }
+    r = coxi_path(path, "%s/ckpt-%" PRIu64, c->saving.dir, *ret_number);
+    return r == 0 ? coxi_checkpoint_open(path, COXI_CHECKPOINT_LISTED, ret) : r;
+}
+
 int coxi_resume(struct cox_coordinator *c)
 {
     uint64_t number = 0;
-    char path[PATH_MAX];
     struct coxi_checkpoint *checkpoint = NULL;
-    int r = choose(c, &number, &c->saving.number);
-    /* their numbers are not used again */
-    coxi_checkpoints_remove_unfinished(c->saving.dir, &c->session);
+    int r = COX_ENOENT;
+    /* The client before may take back a checkpoint that it could not publish to the end:
+     * then another one is chosen. */
+    for (int i = 0; r == COX_ENOENT && i < CHOICES_MAX; i++) {
+        r = open_chosen(c, &number, &checkpoint);
+    }
     if (r != 0 || number == 0) {
-        return r;
+        return offer_older(c, r, number);
     }
-    r = coxi_path(path, "%s/ckpt-%" PRIu64, c->saving.dir, number);
-    if (r == 0) {
-        r = coxi_checkpoint_open(path, COXI_CHECKPOINT_LISTED, &checkpoint);
-    }
-    if (r == 0) {
-        r = check_checkpoint(c, checkpoint);
-    }
+    r = check_checkpoint(c, checkpoint);
     if (r == 0) {
         r = go_on_from(c, checkpoint);
     }
     coxi_checkpoint_close(checkpoint);
-    return r == COX_ECHECKSUM || r == COX_EFORMAT || r == COX_EIO
-               ? coxi_checkpoints_offer(r,
-                                        coxi_checkpoints_whole(c->saving.dir, number))
-               : r;
+    return offer_older(c, r, number);
 }
 
 int cox_progress(const struct cox_coordinator *c, struct cox_progress *ret)

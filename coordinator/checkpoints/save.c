@@ -457,12 +457,18 @@ int coxi_save_checkpoint(struct cox_coordinator *c,
     coxi_call_why(c, "another checkpoint is being written");
     coxi_lock(&c->saving.lock);
     coxi_call_why(c, "%s", "");
+    bool failed = c->saving.fails.since_ms != 0;
     do {
         r = save_between_rounds(c, options, ret_number);
+        failed = failed || r != 0;
     } while (is_given_up(c, &r));
     tell(c, r, begun_ms);
     if (r == COX_EFENCED) {
         coxi_fatal(c, r, coxi_error_text());
+    }
+    if (r == 0 && failed && coxi_place_in_store(c->saving.dir)) {
+        /* A store that was away, and a ps that went on writing, have left drafts. */
+        coxi_checkpoints_remove_unfinished(c->saving.dir, &c->session);
     }
     if (r == 0 && retention.keep > 0) {
         /* A checkpoint that cannot be deleted now (because it is being read) is tried

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/file.h"
 #include "coxswain/evaluator.h"
 #include "tests/coordinator/crew.h"
 #include "tests/objects/fake_s3.h"
@@ -134,6 +135,22 @@ TEST(a_checkpoint_that_a_store_refuses_fails_and_the_next_one_is_whole)
     run_end(&run);
 }
 
+/* The store refuses lists, so nothing is published, and nothing can be removed. */
+TEST(what_a_failed_checkpoint_has_left_in_a_store_is_removed_with_the_next)
+{
+    struct run run;
+    run_start(&run, NULL);
+    count(&run, 10);
+    fake_s3_fault(run.fake, FAKE_LIST, -1, FAKE_DENY);
+    assert_code(COX_EIO, cox_checkpoint_save(run.crew.c, NULL, NULL));
+    assert_true(has(&run, "ckpt-1/ps-0-of-2.safetensors"));
+    fake_s3_heal(run.fake);
+    assert_int_equal(2, save(&run));
+    assert_false(has(&run, "ckpt-1/ps-0-of-2.safetensors"));
+    assert_false(has(&run, "ckpt-1/manifest.json"));
+    run_end(&run);
+}
+
 /* ---- an evaluator */
 
 TEST(an_evaluator_reads_from_a_store_and_reports_there)
@@ -161,6 +178,30 @@ TEST(an_evaluator_reads_from_a_store_and_reports_there)
     assert_int_equal(1, eval.checkpoint);
     cox_evals_free(evals);
     run_end(&run);
+}
+
+/* The client looks into a store every 10 s, and once more when it is closed. */
+TEST(what_an_evaluator_reports_to_a_store_last_is_in_the_history)
+{
+    struct run run;
+    struct cox_evaluator *evaluator;
+    const struct cox_score score = {"auc_of_store", 0.5};
+    struct cox_checkpoint_info info = COX_CHECKPOINT_INFO_INIT;
+    char path[300];
+    uint8_t *text = NULL;
+    size_t len = 0;
+    run_start(&run, NULL);
+    count(&run, 10);
+    (void)save(&run);
+    assert_code(0, cox_evaluator_open(dir, NULL, &evaluator));
+    assert_code(0, cox_evaluator_next(evaluator, &info));
+    assert_code(0, cox_evaluator_report(evaluator, &score, 1));
+    cox_evaluator_close(evaluator);
+    (void)snprintf(path, sizeof(path), "%s/metrics.jsonl", run.crew.log_dir);
+    run_end(&run);
+    assert_code(0, coxi_file_read(path, 1 << 20, &text, &len));
+    assert_non_null(strstr((const char *)text, "auc_of_store"));
+    free(text);
 }
 
 TEST(another_run_loads_a_checkpoint_from_a_store)
