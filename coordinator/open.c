@@ -497,6 +497,8 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
         return r;
     }
     struct timespec until = coxi_deadline(timeout_ms);
+    uint64_t end_ms =
+        timeout_ms < 0 ? UINT64_MAX : coxi_now_ms() + (uint64_t)timeout_ms;
     coxi_trigger_let_save(c, &until, timeout_ms != 0);
     if (c->site.loop_runs) {
         r = stop_closures(c, &until, timeout_ms);
@@ -515,7 +517,10 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
     coxi_exposed_stop(c); /* before anything is freed that its pages tell of */
     coxi_trigger_stop(c); /* needed if cox_open has failed early */
     close_ps(c);
+    /* many checkpoints may be held, and each mark takes a request to a store */
+    coxi_disk_give_up_at(end_ms);
     coxi_recovery_free(c);
+    coxi_disk_give_up_at(UINT64_MAX);
     coxi_stats_free(c);
     coxi_tracing_free(c);
     coxi_resume_free(c);

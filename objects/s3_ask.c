@@ -244,6 +244,9 @@ int coxi_s3_ask(struct coxi_s3 *s3, const struct coxi_s3_request *request,
                                       mib * 1000};
     int r = coxi_s3_digest(&asking.try);
     r = r == 0 ? coxi_aws_credentials_get(s3->credentials, &asking.keys) : r;
+    if (r == 0 && coxi_s3_is_cancelled(s3)) {
+        r = give_up(&asking);
+    }
     if (r == 0) {
         do {
             r = ask_once(&asking);

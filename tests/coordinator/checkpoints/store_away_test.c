@@ -128,6 +128,20 @@ TEST(a_close_keeps_its_deadline_while_a_checkpoint_is_loaded)
     assert_int_not_equal(0, run.code);
 }
 
+/* Each load holds its checkpoint until the next one is written. */
+TEST(a_close_keeps_its_deadline_though_many_checkpoints_are_held)
+{
+    struct run run;
+    run_start(&run, NULL);
+    assert_code(0, cox_checkpoint_save(run.crew.c, NULL, NULL));
+    for (int i = 0; i < 8; i++) {
+        (void)load(&run);
+        assert_int_equal(0, run.code);
+    }
+    fake_s3_fault(run.fake, FAKE_OPS, -1, FAKE_HOLD);
+    close_in_time(&run);
+}
+
 /* `op`: what is asked first when a manifest is read, or a shard. */
 static void close_in_recovery(const char *via, enum fake_op op)
 {
