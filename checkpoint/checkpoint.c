@@ -76,10 +76,11 @@ static int open_file(const struct coxi_opening *opening,
     const struct coxi_manifest_shard *shard = &link->manifest->shards[ps];
     const uint32_t *crc32 =
         opening->depth != COXI_CHECKPOINT_LISTED ? &shard->crc32 : NULL;
+    bool jumps = crc32 != NULL && opening->depth != COXI_CHECKPOINT_PROVED;
     struct coxi_st_file *opened = NULL;
     char file[PATH_MAX];
     int r = coxi_path(file, "%s/%s", link->path, shard->file);
-    if (r == 0 && crc32 != NULL && coxi_place_in_store(file)) {
+    if (r == 0 && jumps && coxi_place_in_store(file)) {
         r = coxi_st_open_copy(file, shard->bytes, *crc32, &opened);
     } else if (r == 0) {
         r = coxi_st_open(file, shard->bytes, crc32, &opened);
@@ -103,6 +104,7 @@ static enum coxi_overlay_rows rows_of(enum coxi_checkpoint_depth depth)
     case COXI_CHECKPOINT_STREAMED:
         return COXI_OVERLAY_STREAMED;
     case COXI_CHECKPOINT_LISTED:
+    case COXI_CHECKPOINT_PROVED:
         break;
     }
     return COXI_OVERLAY_NEWEST;

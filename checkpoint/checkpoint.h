@@ -9,7 +9,7 @@
  *
  * The pruner does not delete an open checkpoint (checkpoint/hold.h). From a store, shards are
  * copied into files without a name in $TMPDIR first, because readers jump about in them;
- * only lists of checkpoints read them in the store.
+ * only readers that do not want the values read them in the store.
  *
  * Threads: any number of threads may read a checkpoint. Cost: opening reads every byte
  * once, for the checksums, and keeps none in memory. Exception: the tables of a chain
@@ -69,6 +69,9 @@ enum coxi_checkpoint_depth {
     COXI_CHECKPOINT_STREAMED,
     /* Everything but the shards' checksums is checked: for lists of many checkpoints */
     COXI_CHECKPOINT_LISTED,
+    /* Everything is checked, and no values are read after that: to find out whether it
+     * could be loaded. Copies nothing from a store */
+    COXI_CHECKPOINT_PROVED,
 };
 
 /*

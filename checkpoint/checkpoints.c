@@ -26,6 +26,9 @@ uint64_t coxi_checkpoints_whole(const char *dir, uint64_t below)
     size_t n = 0;
     uint64_t found = 0;
     char text[COXI_ERROR_TEXT_MAX];
+    /* A reader's $TMPDIR may be full of the newer checkpoint, or be the reason. */
+    enum coxi_checkpoint_depth depth =
+        coxi_place_in_store(dir) ? COXI_CHECKPOINT_PROVED : COXI_CHECKPOINT_CHECKED;
     (void)snprintf(text, sizeof(text), "%s", coxi_error_text());
     if (coxi_checkpoints_list(dir, &all, &n) != 0) {
         n = 0;
@@ -37,7 +40,7 @@ uint64_t coxi_checkpoints_whole(const char *dir, uint64_t below)
             coxi_path(path, "%s/ckpt-%" PRIu64, dir, all[n].number) != 0) {
             continue;
         }
-        if (coxi_checkpoint_open(path, COXI_CHECKPOINT_CHECKED, &checkpoint) == 0) {
+        if (coxi_checkpoint_open(path, depth, &checkpoint) == 0) {
             found = all[n].number;
             coxi_checkpoint_close(checkpoint);
         }

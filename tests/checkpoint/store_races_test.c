@@ -254,6 +254,48 @@ TEST(a_checkpoint_that_latest_may_name_is_not_withdrawn)
     close_store();
 }
 
+/* ---- readers */
+
+/* There is no room for copies; the older checkpoint is whole all the same. */
+TEST(a_reader_without_room_for_copies_is_told_the_reason)
+{
+    struct coxi_checkpoint *checkpoint;
+    open_store();
+    write_one(1, 0);
+    write_one(2, 1);
+    write_one(3, 0);
+    assert_int_equal(0, setenv("TMPDIR", "/nowhere", 1));
+    assert_code(COX_EIO,
+                coxi_checkpoint_use(dir, COXI_CHECKPOINT_CHECKED, &checkpoint));
+    assert_int_equal(0, unsetenv("TMPDIR"));
+    assert_error_names("cannot make a file in /nowhere");
+    assert_error_names("ckpt-2 is complete");
+    close_store();
+}
+
+TEST(an_older_checkpoint_that_is_damaged_is_not_offered)
+{
+    struct coxi_checkpoint *checkpoint;
+    size_t len = 0;
+    open_store();
+    for (uint64_t n = 1; n <= 3; n++) {
+        write_one(n, 0);
+    }
+    for (uint64_t n = 2; n <= 3; n++) {
+        char key[64];
+        (void)snprintf(key, sizeof(key), "runs/a/ckpt-%" PRIu64 "/ps-1-of-2.safetensors",
+                       n);
+        uint8_t *shard = fake_s3_content(fake, key, &len);
+        shard[len - 1] ^= 1;
+        fake_s3_put(fake, key, shard, len);
+        free(shard);
+    }
+    assert_code(COX_ECHECKSUM,
+                coxi_checkpoint_use(dir, COXI_CHECKPOINT_CHECKED, &checkpoint));
+    assert_error_names("ckpt-1 is complete");
+    close_store();
+}
+
 /* ---- litter */
 
 TEST(a_store_that_is_refused_keeps_nothing_of_the_test)
