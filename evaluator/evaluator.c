@@ -24,13 +24,17 @@
 #include "checkpoint/row_index.h"
 #include "common/clock.h"
 #include "common/defaults.h"
+#include "common/disk.h"
 #include "common/error.h"
 #include "common/file.h"
 #include "common/initializer.h"
 #include "common/layout.h"
 #include "common/structs.h"
 
-enum { STORE_POLL_MS = 1000 }; /* a store is not asked ten times a second */
+enum {
+    STORE_POLL_MS = 1000, /* a store is not asked ten times a second */
+    LOOK_MS = 5000,       /* a store has so long for a look, also if time is over */
+};
 
 struct loaded {
     struct coxi_checkpoint *checkpoint;
@@ -273,6 +277,30 @@ static int patience_ms(const struct cox_evaluator *evaluator)
                                 : evaluator->options.idle_timeout_ms;
 }
 
+static int tell_none(const struct cox_evaluator *evaluator, int timeout_ms)
+{
+    return coxi_error(COX_ETIMEDOUT, "no %scheckpoint in %s for %d ms",
+                      evaluator->last == 0 ? "" : "newer ", evaluator->dir, timeout_ms);
+}
+
+/* Looks once. COX_ETIMEDOUT: the store has not answered, and time is over. */
+static int look(const struct cox_evaluator *evaluator, uint64_t start_ms,
+                uint64_t *ret_number)
+{
+    int timeout_ms = patience_ms(evaluator);
+    uint64_t end_ms = start_ms + (uint64_t)timeout_ms;
+    uint64_t least_ms = coxi_now_ms() + LOOK_MS;
+    if (timeout_ms < 0) {
+        return choose(evaluator, ret_number);
+    }
+    coxi_disk_give_up_at(end_ms > least_ms ? end_ms : least_ms);
+    int r = choose(evaluator, ret_number);
+    coxi_disk_give_up_at(UINT64_MAX);
+    return r != COX_ECANCELLED ? r
+                               : coxi_error(COX_ETIMEDOUT, "%s has not answered: %s",
+                                            evaluator->dir, coxi_error_text());
+}
+
 static int wait_for_newer(struct cox_evaluator *evaluator, uint64_t *ret_number)
 {
     int timeout_ms = patience_ms(evaluator);
@@ -282,15 +310,13 @@ static int wait_for_newer(struct cox_evaluator *evaluator, uint64_t *ret_number)
     }
     for (;;) {
         uint64_t number = 0;
-        int r = choose(evaluator, &number);
+        int r = look(evaluator, start_ms, &number);
         if (r != 0 || number != 0) {
             *ret_number = number;
             return r;
         }
         if (timeout_ms >= 0 && coxi_now_ms() - start_ms >= (uint64_t)timeout_ms) {
-            return coxi_error(COX_ETIMEDOUT, "no %scheckpoint in %s for %d ms",
-                              evaluator->last == 0 ? "" : "newer ", evaluator->dir,
-                              timeout_ms);
+            return tell_none(evaluator, timeout_ms);
         }
         /* Network file systems do not report changes: look again after a while. */
         (void)poll(NULL, 0, evaluator->options.poll_ms);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "common/clock.h"
+#include "coxswain/evaluator.h"
 #include "tests/coordinator/crew.h"
 #include "tests/objects/fake_s3.h"
 #include "tests/test.h"
@@ -189,6 +190,27 @@ TEST(an_open_keeps_its_deadline_while_the_store_does_not_answer)
         fake_s3_heal(fake);
         fake_s3_release(fake);
     }
+    fake_s3_close(fake);
+}
+
+/* ---- an evaluator */
+
+TEST(an_evaluator_waits_no_longer_for_a_store_than_for_a_checkpoint)
+{
+    struct cox_evaluator *evaluator;
+    struct cox_evaluator_options options = COX_EVALUATOR_OPTIONS_INIT;
+    struct cox_checkpoint_info info = COX_CHECKPOINT_INFO_INIT;
+    struct fake_s3 *fake = fake_s3_open();
+    fake_s3_environment(fake);
+    options.first_timeout_ms = 1000;
+    assert_code(0, cox_evaluator_open(dir, &options, &evaluator));
+    fake_s3_fault(fake, FAKE_GET, -1, FAKE_HOLD);
+    uint64_t begun_ms = coxi_now_ms();
+    assert_code(COX_ETIMEDOUT, cox_evaluator_next(evaluator, &info));
+    assert_in_range(coxi_now_ms() - begun_ms, 1000, 5000 + LATER_MS);
+    cox_evaluator_close(evaluator);
+    fake_s3_heal(fake);
+    fake_s3_release(fake);
     fake_s3_close(fake);
 }
 
