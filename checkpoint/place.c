@@ -161,17 +161,41 @@ static int append_to_file(const char *path, const char *line)
     return r;
 }
 
+/* A line that is being appended to an object. */
+struct appending {
+    const char *url;
+    const char *line;
+    bool is_unique;
+    bool was_tried;
+    size_t at; /* where it was put by the last try */
+};
+
+/* True: an earlier try has appended the line, though it was called lost, because another
+ * process has appended behind it since. */
+static bool is_appended(const struct appending *a, const uint8_t *bytes, size_t len)
+{
+    size_t more = strlen(a->line);
+    return a->is_unique && a->was_tried && len >= more && a->at <= len - more &&
+           memcmp(bytes + a->at, a->line, more) == 0;
+}
+
 /* Appends, unless another process has written the object meanwhile (COX_ECONFLICT). */
-static int append_once(const char *url, const char *line)
+static int append_once(struct appending *a)
 {
     struct coxi_stored_version old;
     uint8_t *bytes = NULL;
     size_t len = 0;
-    size_t more = strlen(line);
-    int r = coxi_stored_read(url, APPENDED_BYTES_MAX, &bytes, &len, &old);
+    size_t more = strlen(a->line);
+    int r = coxi_stored_read(a->url, APPENDED_BYTES_MAX, &bytes, &len, &old);
     if (r == COX_ENOENT) {
-        r = coxi_stored_write_new(url, line, more, NULL);
+        r = coxi_stored_write_new(a->url, a->line, more, NULL);
+        a->was_tried = true;
+        a->at = 0;
         return r == COX_EEXIST ? COX_ECONFLICT : r;
+    }
+    if (r == 0 && is_appended(a, bytes, len)) {
+        free(bytes);
+        return 0;
     }
     uint8_t *longer = r == 0 ? realloc(bytes, len + more + 1) : NULL;
     if (longer == NULL) {
@@ -181,20 +205,23 @@ static int append_once(const char *url, const char *line)
     if (len > 0 && longer[len - 1] != '\n') {
         longer[len++] = '\n';
     }
-    memcpy(longer + len, line, more);
-    r = coxi_stored_replace(url, longer, len + more, &old, NULL);
+    memcpy(longer + len, a->line, more);
+    r = coxi_stored_replace(a->url, longer, len + more, &old, NULL);
+    a->was_tried = true;
+    a->at = len;
     free(longer);
     return r;
 }
 
-int coxi_place_append(const char *path, const char *line)
+int coxi_place_append(const char *path, const char *line, bool is_unique)
 {
+    struct appending appending = {path, line, is_unique, false, 0};
     if (!coxi_place_in_store(path)) {
         return append_to_file(path, line);
     }
     int r = COX_ECONFLICT;
     for (int i = 0; i < APPENDS_MAX && r == COX_ECONFLICT; i++) {
-        r = append_once(path, line);
+        r = append_once(&appending);
     }
     return coxi_stored_code(r);
 }

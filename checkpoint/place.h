@@ -72,9 +72,11 @@ int coxi_place_write_new(const char *path, const void *bytes, size_t len,
 /*
  * Appends a line, with its newline, to a file, which is made if it is missing. If the file
  * ends within a line, the new line begins behind a newline. Several processes may do so
- * at a time. In a store, this reads and writes the whole file.
+ * at a time. In a store, this reads and writes the whole file. If an answer is lost there,
+ * and another process appends at that moment, the line may be there twice, unless it
+ * `is_unique`: no other line of the file is like it.
  */
-int coxi_place_append(const char *path, const char *line);
+int coxi_place_append(const char *path, const char *line, bool is_unique);
 
 /* Success also if there is no such file. */
 int coxi_place_remove(const char *path);

@@ -1,7 +1,8 @@
 /*
  * Results of evaluators: lines of JSON in <dir>/eval.jsonl, which evaluators append and
- * clients read. Several evaluators may report to one file (coxi_place_append). A line that was cut (the disk was full, its writer was killed) is skipped
- * by readers, and the next line begins on a line of its own. A host that loses its
+ * clients read. Several evaluators may report to one file (coxi_place_append); their lines
+ * have the time in them, so no two are alike. A line that was cut (the disk was full, its
+ * writer was killed) is skipped by readers, and the next line begins on a line of its own. A host that loses its
  * power may leave NULs in the file. Lines are found by length, not as strings, so NULs
  * hide no line.
  *
@@ -83,7 +84,7 @@ static int append(const char *dir, const char *text)
 {
     char path[PATH_MAX];
     int r = coxi_path(path, "%s/eval.jsonl", dir);
-    return r == 0 ? coxi_place_append(path, text) : r;
+    return r == 0 ? coxi_place_append(path, text, true) : r;
 }
 
 int cox_evaluator_report(struct cox_evaluator *evaluator,

@@ -283,8 +283,8 @@ TEST(an_older_checkpoint_that_is_damaged_is_not_offered)
     }
     for (uint64_t n = 2; n <= 3; n++) {
         char key[64];
-        (void)snprintf(key, sizeof(key), "runs/a/ckpt-%" PRIu64 "/ps-1-of-2.safetensors",
-                       n);
+        (void)snprintf(key, sizeof(key),
+                       "runs/a/ckpt-%" PRIu64 "/ps-1-of-2.safetensors", n);
         uint8_t *shard = fake_s3_content(fake, key, &len);
         shard[len - 1] ^= 1;
         fake_s3_put(fake, key, shard, len);
@@ -294,6 +294,44 @@ TEST(an_older_checkpoint_that_is_damaged_is_not_offered)
                 coxi_checkpoint_use(dir, COXI_CHECKPOINT_CHECKED, &checkpoint));
     assert_error_names("ckpt-1 is complete");
     close_store();
+}
+
+/* ---- lines */
+
+static void *append_line(void *arg)
+{
+    *(int *)arg = coxi_place_append("s3://bucket/runs/a/eval.jsonl", "mine\n", true);
+    return NULL;
+}
+
+/* The line was written, but the answer was lost, and another process appends before the
+ * write is sent again: it finds another object than its own. */
+TEST(a_line_whose_answer_is_lost_is_in_an_object_once)
+{
+    static const char *const before[] = {"", "first\n"};
+    for (size_t i = 0; i < 2; i++) {
+        pthread_t thread;
+        int code = 1;
+        size_t len = 0;
+        char text[64];
+        open_store();
+        if (i > 0) {
+            fake_s3_put(fake, "runs/a/eval.jsonl", before[i], strlen(before[i]));
+        }
+        fake_s3_fault(fake, FAKE_PUT, 1, FAKE_LOSE);
+        fake_s3_fault(fake, FAKE_PUT, 1, FAKE_HOLD);
+        assert_int_equal(0, pthread_create(&thread, NULL, append_line, &code));
+        fake_s3_await_held(fake);
+        (void)snprintf(text, sizeof(text), "%smine\nother\n", before[i]);
+        fake_s3_put(fake, "runs/a/eval.jsonl", text, strlen(text));
+        fake_s3_release(fake);
+        (void)pthread_join(thread, NULL);
+        assert_int_equal(0, code);
+        uint8_t *content = fake_s3_content(fake, "runs/a/eval.jsonl", &len);
+        assert_string_equal(text, (const char *)content);
+        free(content);
+        close_store();
+    }
 }
 
 /* ---- litter */

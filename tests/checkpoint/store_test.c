@@ -290,7 +290,8 @@ static void *append_lines(void *arg)
 {
     int *code = arg;
     for (int i = 0; i < LINES && *code == 0; i++) {
-        *code = coxi_place_append("s3://bucket/runs/a/eval.jsonl", "{\"a\": 1}\n");
+        *code =
+            coxi_place_append("s3://bucket/runs/a/eval.jsonl", "{\"a\": 1}\n", false);
     }
     return NULL;
 }
