@@ -309,6 +309,11 @@ const struct coxi_st_tensor *coxi_st_find(const struct coxi_st_file *file,
     return NULL;
 }
 
+bool coxi_st_is_remote(const struct coxi_st_file *file)
+{
+    return file->owns_source && coxi_place_in_store(file->path);
+}
+
 const char *coxi_st_metadata(const struct coxi_st_file *file, const char *key)
 {
     return json_string_value(

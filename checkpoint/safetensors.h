@@ -105,6 +105,9 @@ const char *coxi_st_metadata(const struct coxi_st_file *file,
                              const char *key); /* or NULL */
 void coxi_st_close(struct coxi_st_file *file); /* takes NULL */
 
+/* True: each read of values is a request to a store, so read much at a time. */
+bool coxi_st_is_remote(const struct coxi_st_file *file);
+
 /* Copies the bytes [at, at + len) of a tensor into `to`. COX_EIO; COX_EFORMAT: the file
  * ends before them, because it was shortened while it was open. The text names the file
  * and the offset. Any thread. */

@@ -70,9 +70,10 @@ static void read_ahead(const struct coxi_st_file *file, size_t at, size_t len)
 static int read_summed(const struct coxi_st_file *file, uint64_t at, uint8_t *to,
                        size_t len, uint32_t *crc)
 {
+    size_t most = coxi_st_is_remote(file) ? len : CHUNK;
     int r = 0;
     for (size_t n = 0; r == 0 && len > 0; at += n, to += n, len -= n) {
-        n = len < CHUNK ? len : CHUNK;
+        n = len < most ? len : most;
         read_ahead(file, at, n);
         r = coxi_st_read_file(file, at, to, n);
         *crc = r == 0 ? coxi_crc32(*crc, to, n) : *crc;

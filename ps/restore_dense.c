@@ -5,7 +5,8 @@
 #include "common/dtype.h"
 #include "ps/restore_internal.h"
 
-enum { PIECE_BYTES = 1 << 20 /* of the values that are read and copied at a time */ };
+/* Of the values that are read and copied at a time; REMOTE_BYTES: from a store. */
+enum { PIECE_BYTES = 1 << 20, REMOTE_BYTES = 4 << 20 };
 
 /* Facts about the part, for the time when the registry is not held. */
 struct source {
@@ -56,7 +57,8 @@ static int load_part(struct coxi_restoring *restoring, size_t part,
                      const struct source *source)
 {
     const void *at[COXI_RESTORE_ARRAYS_MAX] = {NULL};
-    uint64_t most = 1 + PIECE_BYTES / source->arrays.all[0].item_bytes;
+    size_t bytes = coxi_st_is_remote(restoring->file) ? REMOTE_BYTES : PIECE_BYTES;
+    uint64_t most = 1 + bytes / source->arrays.all[0].item_bytes;
     uint64_t rows = source->arrays.rows;
     void *room = coxi_restore_room(&source->arrays, most < rows ? most : rows);
     int r = room != NULL ? 0 : COX_ENOMEM;

@@ -19,14 +19,16 @@
 
 enum {
     LOADERS = 2,
-    BLOCK = 64 << 10, /* rows taken at a time */
-    PIECE = 2 << 10,  /* rows checksummed and loaded at a time */
+    BLOCK = 64 << 10,       /* rows taken at a time */
+    PIECE = 2 << 10,        /* rows checksummed and loaded at a time */
+    REMOTE_BYTES = 4 << 20, /* of an array, instead, from a store */
 };
 
 struct crew {
     struct coxi_restoring *restoring;
     size_t part;
     const struct coxi_restore_arrays *arrays;
+    uint64_t piece; /* rows that are read at a time */
     size_t n_states;
     bool ages;
     uint64_t run;               /* for which the rows are loaded, for traces */
@@ -76,7 +78,7 @@ static int load_block(const struct crew *crew, uint64_t first, uint64_t end, voi
     const void *at[COXI_RESTORE_ARRAYS_MAX] = {NULL};
     int r = 0;
     for (uint64_t n; r == 0 && first < end; first += n) {
-        n = end - first < PIECE ? end - first : PIECE;
+        n = end - first < crew->piece ? end - first : crew->piece;
         r = coxi_restore_read_rows(crew->restoring, crew->arrays, first, n, room, at);
         r = r == 0 ? load_piece(crew, n, at) : r;
     }
@@ -92,7 +94,7 @@ static void *load_blocks(void *arg)
     uint64_t begun_ns = coxi_trace_begin();
     coxi_trace_work_for(crew->run);
     coxi_disk_give_up_when(crew->gives_up);
-    void *room = coxi_restore_room(crew->arrays, PIECE);
+    void *room = coxi_restore_room(crew->arrays, crew->piece);
     loader->r = room != NULL ? 0 : COX_ENOMEM;
     while (loader->r == 0 && !atomic_load(&crew->failed) &&
            (first = atomic_fetch_add(&crew->next, BLOCK)) < n) {
@@ -121,12 +123,28 @@ static int begin(struct crew *crew)
     return r;
 }
 
+/* From a store, so many rows that the longest array of a piece has REMOTE_BYTES. */
+static uint64_t choose_piece(const struct coxi_restoring *restoring,
+                             const struct coxi_restore_arrays *arrays)
+{
+    size_t longest = 1;
+    for (size_t i = 0; i < arrays->n; i++) {
+        size_t bytes = arrays->all[i].item_bytes;
+        longest = bytes > longest ? bytes : longest;
+    }
+    uint64_t rows = REMOTE_BYTES / longest;
+    rows = rows < BLOCK ? rows : BLOCK;
+    rows = rows < arrays->rows ? rows : arrays->rows;
+    return coxi_st_is_remote(restoring->file) && rows > PIECE ? rows : PIECE;
+}
+
 int coxi_restore_rows(struct coxi_restoring *restoring, size_t part,
                       const struct coxi_restore_arrays *arrays, bool ages)
 {
     struct crew crew = {.restoring = restoring,
                         .part = part,
                         .arrays = arrays,
+                        .piece = choose_piece(restoring, arrays),
                         .ages = ages,
                         .run = coxi_trace_works_for(),
                         .gives_up = coxi_disk_flag()};
