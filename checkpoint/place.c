@@ -279,15 +279,21 @@ int coxi_place_names(const char *dir, const char *prefix,
     return r;
 }
 
-/* In a store: writes with the conditions on which checkpoints depend. */
-static int try_conditions(const char *url)
+/* In a store: writes with the conditions on which checkpoints depend, and what else they
+ * need: reads, and lists of uploads, of which the object has none. */
+static int try_store(const char *url)
 {
     static const char text[] = "a test\n";
     struct coxi_stored_version version;
+    uint8_t *found = NULL;
+    size_t len = 0;
     int r = coxi_stored_write_new(url, text, strlen(text), &version);
     if (r == 0) {
         r = coxi_stored_replace(url, text, strlen(text) - 1, &version, NULL);
     }
+    r = r == 0 ? coxi_stored_read(url, sizeof(text), &found, &len, NULL) : r;
+    free(found);
+    r = r == 0 ? coxi_stored_drop_uploads(url) : r;
     char reason[COXI_ERROR_TEXT_MAX];
     (void)snprintf(reason, sizeof(reason), "%s", coxi_error_text());
     int removed = coxi_place_remove(url); /* after a failure, too: it may be there */
@@ -300,7 +306,7 @@ int coxi_place_try(const char *dir)
     if (coxi_place_in_store(dir)) {
         int r = coxi_path(path, "%s/.coxswain-write-test-%016" PRIx64, dir,
                           coxi_random_id());
-        return r == 0 ? try_conditions(path) : r;
+        return r == 0 ? try_store(path) : r;
     }
     int r = coxi_directory_make(dir);
     r = r == 0 ? coxi_path(path, "%s/.coxswain-write-test", dir) : r;

@@ -141,6 +141,19 @@ int coxi_stored_list(const char *dir, const char *prefix,
     return coxi_stored_code(r);
 }
 
+int coxi_stored_drop_uploads(const char *url)
+{
+    struct coxi_s3 *s3;
+    const char *key;
+    int r = coxi_stored_open(url, &s3, &key);
+    if (r != 0) {
+        return r;
+    }
+    r = coxi_s3_drop_uploads(s3, key);
+    coxi_s3_close(s3);
+    return coxi_stored_code(r);
+}
+
 struct clearing {
     struct coxi_s3 *s3;
     const char *spared;

@@ -53,6 +53,9 @@ int coxi_stored_list(const char *dir, const char *prefix,
                      int (*found)(void *arg, const struct coxi_s3_object *object),
                      void *arg);
 
+/* Removes uploads of that object which were not completed. */
+int coxi_stored_drop_uploads(const char *url);
+
 /* Removes the objects beneath `dir` but `spared` (a key relative to it; NULL: none), and
  * uploads under way. Goes on after a failure; returns the first. */
 int coxi_stored_clear(const char *dir, const char *spared);

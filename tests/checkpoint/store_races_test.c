@@ -334,6 +334,21 @@ TEST(a_line_whose_answer_is_lost_is_in_an_object_once)
     }
 }
 
+/* ---- permissions */
+
+TEST(a_permission_that_is_missing_is_found_before_it_is_needed)
+{
+    static const enum fake_op ops[] = {FAKE_PUT, FAKE_GET, FAKE_DELETE, FAKE_UPLOADS};
+    open_store();
+    for (size_t i = 0; i < sizeof(ops) / sizeof(*ops); i++) {
+        fake_s3_fault(fake, ops[i], -1, FAKE_DENY);
+        assert_code(COX_EIO, coxi_place_try(dir));
+        assert_error_names("lack a permission");
+        fake_s3_heal(fake);
+    }
+    close_store();
+}
+
 /* ---- litter */
 
 TEST(a_store_that_is_refused_keeps_nothing_of_the_test)
