@@ -102,7 +102,7 @@ static void *keep(void *arg)
     struct coxi_hold *hold = arg;
     coxi_lock(&hold->lock);
     while (!hold->end) {
-        uint64_t again_ms = coxi_now_ms() + COXI_HOLD_AGAIN_S * 1000;
+        uint64_t again_ms = coxi_now_ms() + (uint64_t)COXI_HOLD_AGAIN_S * 1000;
         while (!hold->end && coxi_now_ms() < again_ms) {
             struct timespec until = coxi_deadline((int)(again_ms - coxi_now_ms()));
             (void)coxi_wait_until(&hold->changed, &hold->lock, &until);

@@ -12,6 +12,7 @@
 
 #include "checkpoint/place_internal.h"
 #include "checkpoint/stored.h"
+#include "common/buffer.h"
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/file.h"
@@ -197,19 +198,19 @@ static int append_once(struct appending *a)
         free(bytes);
         return 0;
     }
-    uint8_t *longer = r == 0 ? realloc(bytes, len + more + 1) : NULL;
-    if (longer == NULL) {
-        free(bytes);
-        return r != 0 ? r : coxi_error_memory("a line of a file");
+    struct coxi_buffer text = {0};
+    bool is_cut = r == 0 && len > 0 && bytes[len - 1] != '\n';
+    r = r == 0 ? coxi_buffer_append_raw(&text, bytes, len) : r;
+    r = r == 0 && is_cut ? coxi_buffer_append_raw(&text, "\n", 1) : r;
+    size_t at = text.len;
+    r = r == 0 ? coxi_buffer_append_raw(&text, a->line, more) : r;
+    if (r == 0) {
+        r = coxi_stored_replace(a->url, text.data, text.len, &old, NULL);
+        a->was_tried = true;
+        a->at = at;
     }
-    if (len > 0 && longer[len - 1] != '\n') {
-        longer[len++] = '\n';
-    }
-    memcpy(longer + len, a->line, more);
-    r = coxi_stored_replace(a->url, longer, len + more, &old, NULL);
-    a->was_tried = true;
-    a->at = len;
-    free(longer);
+    coxi_buffer_fini(&text);
+    free(bytes);
     return r;
 }
 

@@ -350,8 +350,12 @@ static int note_failure(struct cox_evaluator *evaluator, uint64_t number, int co
  * that client continues the run and writes more. */
 static bool is_over(const struct cox_evaluator *evaluator)
 {
-    return evaluator->final &&
-           coxi_generation_check(evaluator->dir, &evaluator->session) != COX_EFENCED;
+    if (!evaluator->final) {
+        return false;
+    }
+    int r = coxi_generation_check(evaluator->dir, &evaluator->session);
+    /* a store that does not answer may know of another client */
+    return r == 0 || (r != COX_EFENCED && !coxi_place_in_store(evaluator->dir));
 }
 
 /* The reason why no checkpoint will come, or 0. */

@@ -337,8 +337,10 @@ static bool unescape(char *text)
         return true;
     }
     for (; *text != '\0'; text++) {
-        char c = *text == '+' ? ' ' : *text;
-        if (c == '%') {
+        char c = *text;
+        if (c == '+') {
+            c = ' ';
+        } else if (c == '%') {
             int high = hex_of(text[1]);
             int low = high >= 0 ? hex_of(text[2]) : -1;
             if (low < 0 || (high == 0 && low == 0)) {

@@ -34,9 +34,6 @@ struct coxi_s3 {
     struct coxi_s3_limits limits;
     struct coxi_aws_credentials *credentials;
     atomic_bool cancelled;
-    atomic_bool
-        knows_if_absent; /* the store has shown that it knows such a condition */
-    atomic_bool knows_if_match;
     struct coxi_mutex lock; /* leaf; for the condition only */
     pthread_cond_t cancel;
 };

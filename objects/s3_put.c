@@ -7,15 +7,18 @@
  * far as we know, because libcurl sends a request again by itself if a connection that it
  * has used before ends without an answer.
  *
- * Some stores ignore conditions. After the first conditional put of each kind that
- * succeeds, the same bytes are put once more with a condition that cannot hold: it
+ * Some stores ignore conditions. After the first conditional put of each kind to a bucket
+ * that succeeds in this process, the same bytes are put once more with a condition that cannot hold: it
  * must fail.
  */
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "common/error.h"
 #include "objects/s3_internal.h"
+
+enum { URL_MAX = 1024 };
 
 /* A put under way. */
 struct put {
@@ -62,14 +65,36 @@ static int put_once(struct put *put)
     return r;
 }
 
+/* The buckets that have shown last that they know If-None-Match, and If-Match. */
+static struct {
+    pthread_mutex_t lock; /* leaf */
+    char urls[2][URL_MAX];
+} known = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static bool is_known(const struct put *put)
+{
+    (void)pthread_mutex_lock(&known.lock);
+    bool is = strcmp(known.urls[put->request.if_absent], put->s3->base) == 0;
+    (void)pthread_mutex_unlock(&known.lock);
+    return is;
+}
+
+static void note_known(const struct put *put)
+{
+    if (strlen(put->s3->base) < URL_MAX) {
+        (void)pthread_mutex_lock(&known.lock);
+        (void)snprintf(known.urls[put->request.if_absent], URL_MAX, "%s",
+                       put->s3->base);
+        (void)pthread_mutex_unlock(&known.lock);
+    }
+}
+
 /* Makes sure that the store knows the condition of a put that has succeeded. */
 static int check_condition(struct put *put)
 {
     struct coxi_s3 *s3 = put->s3;
     struct put again = *put;
-    atomic_bool *known =
-        put->request.if_absent ? &s3->knows_if_absent : &s3->knows_if_match;
-    if (atomic_load(known)) {
+    if (is_known(put)) {
         return 0;
     }
     again.mark[0] = '\0'; /* nobody's */
@@ -78,7 +103,7 @@ static int check_condition(struct put *put)
     }
     int r = put_once(&again);
     if (r == COX_ECONFLICT) {
-        atomic_store(known, true);
+        note_known(put);
         return 0;
     }
     return r != 0 ? r

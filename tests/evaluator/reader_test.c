@@ -353,11 +353,11 @@ TEST(a_reader_says_that_there_is_no_run_or_no_ps)
     struct cox_cluster *cluster;
     struct cox_reader *reader = NULL;
     struct cox_reader_options options = COX_READER_OPTIONS_INIT;
-    options.timeout_ms = 300;
     daemons_start(&run);
     assert_code(COX_ENOENT, cox_reader_open(run.cluster, &options, &reader));
     assert_error_names("serves no run");
     stop(&run.ps[0]);
+    options.timeout_ms = 300;
     assert_code(COX_ETIMEDOUT, cox_reader_open(run.cluster, &options, &reader));
     assert_error_names(run.ps_addresses[0]);
     assert_code(0, cox_cluster_local(1, 1, &cluster));
