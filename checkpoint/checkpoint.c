@@ -74,16 +74,15 @@ static int open_file(const struct coxi_opening *opening,
                      struct coxi_st_file **ret)
 {
     const struct coxi_manifest_shard *shard = &link->manifest->shards[ps];
-    const uint32_t *crc32 =
-        opening->depth != COXI_CHECKPOINT_LISTED ? &shard->crc32 : NULL;
-    bool jumps = crc32 != NULL && opening->depth != COXI_CHECKPOINT_PROVED;
+    bool is_listed = opening->depth == COXI_CHECKPOINT_LISTED;
+    bool jumps = !is_listed && opening->depth != COXI_CHECKPOINT_PROVED;
     struct coxi_st_file *opened = NULL;
     char file[PATH_MAX];
     int r = coxi_path(file, "%s/%s", link->path, shard->file);
     if (r == 0 && jumps && coxi_place_in_store(file)) {
-        r = coxi_st_open_copy(file, shard->bytes, *crc32, &opened);
+        r = coxi_st_open_copy(file, shard->bytes, shard->crc32, &opened);
     } else if (r == 0) {
-        r = coxi_st_open(file, shard->bytes, crc32, &opened);
+        r = coxi_st_open(file, shard->bytes, is_listed ? NULL : &shard->crc32, &opened);
     }
     if (r == 0) {
         r = check_belonging(link->manifest, opened, ps, file);
