@@ -182,12 +182,9 @@ static int set_path(struct coxi_st_file *file, const char *path, uint64_t bytes)
 static int open_file(const char *root, const char *path, uint64_t bytes,
                      struct coxi_st_file *file)
 {
-    if (bytes == 0) {
-        return coxi_error(COX_EFORMAT, "%s has no bytes", path);
-    }
     int r = coxi_place_open(root, path, bytes, &file->source);
     file->owns_source = r == 0;
-    return r;
+    return r == 0 && bytes == 0 ? coxi_error(COX_EFORMAT, "%s has no bytes", path) : r;
 }
 
 static int damaged(const struct coxi_st_file *file, uint32_t crc, uint32_t belongs)
