@@ -11,7 +11,6 @@
  * that succeeds in this process, the same bytes are put once more with a condition that cannot hold: it
  * must fail.
  */
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -67,25 +66,25 @@ static int put_once(struct put *put)
 
 /* The buckets that have shown last that they know If-None-Match, and If-Match. */
 static struct {
-    pthread_mutex_t lock; /* leaf */
+    struct coxi_mutex lock; /* guards urls; leaf */
     char urls[2][URL_MAX];
-} known = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} known = {.lock = COXI_MUTEX_INIT};
 
 static bool is_known(const struct put *put)
 {
-    (void)pthread_mutex_lock(&known.lock);
+    coxi_lock(&known.lock);
     bool is = strcmp(known.urls[put->request.if_absent], put->s3->base) == 0;
-    (void)pthread_mutex_unlock(&known.lock);
+    coxi_unlock(&known.lock);
     return is;
 }
 
 static void note_known(const struct put *put)
 {
     if (strlen(put->s3->base) < URL_MAX) {
-        (void)pthread_mutex_lock(&known.lock);
+        coxi_lock(&known.lock);
         (void)snprintf(known.urls[put->request.if_absent], URL_MAX, "%s",
                        put->s3->base);
-        (void)pthread_mutex_unlock(&known.lock);
+        coxi_unlock(&known.lock);
     }
 }
 
