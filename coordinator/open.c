@@ -484,6 +484,14 @@ static void stop_telling(struct cox_coordinator *c, const struct timespec *until
     coxi_monitor_stop(c, until);
 }
 
+/* Many checkpoints may be held, and each mark takes a request to a store. */
+static void free_recovery(struct cox_coordinator *c, uint64_t end_ms)
+{
+    coxi_disk_give_up_at(end_ms);
+    coxi_recovery_free(c);
+    coxi_disk_give_up_at(UINT64_MAX);
+}
+
 int cox_close(struct cox_coordinator *c, int timeout_ms)
 {
     if (c == NULL) {
@@ -517,10 +525,7 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
     coxi_exposed_stop(c); /* before anything is freed that its pages tell of */
     coxi_trigger_stop(c); /* needed if cox_open has failed early */
     close_ps(c);
-    /* many checkpoints may be held, and each mark takes a request to a store */
-    coxi_disk_give_up_at(end_ms);
-    coxi_recovery_free(c);
-    coxi_disk_give_up_at(UINT64_MAX);
+    free_recovery(c, end_ms);
     coxi_stats_free(c);
     coxi_tracing_free(c);
     coxi_resume_free(c);
