@@ -40,8 +40,8 @@ static void find_pace(const struct coxi_pace *pace, uint64_t now_ms, double *ret
     double most = (LATELY - 1) * (double)MS + (double)(now_ms % MS);
     double ms = (double)elapsed < most ? (double)elapsed : most;
     bool known = pace->begun_ms != 0 && ms > 0;
-    *ret_tasks = known ? (double)tasks * MS / ms : 0;
-    *ret_records = known ? (double)records * MS / ms : 0;
+    *ret_tasks = known ? (double)tasks * (double)MS / ms : 0;
+    *ret_records = known ? (double)records * (double)MS / ms : 0;
 }
 
 static void fill_in(const struct cox_dataset *dataset,

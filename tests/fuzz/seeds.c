@@ -305,7 +305,8 @@ TEST(seeds_of_objects)
         "</NextKeyMarker><NextUploadIdMarker>b</NextUploadIdMarker><Upload><Key>a</Key>"
         "<UploadId>b</UploadId></Upload></ListMultipartUploadsResult>",
         "<Error><Code>SlowDown</Code><Message>m</Message></Error>",
-        "<InitiateMultipartUploadResult><UploadId>id</UploadId>"
+        "<InitiateMultipartUploadResult><Bucket>b</Bucket><Key>a</Key>"
+        "<UploadId>b</UploadId>"
         "</InitiateMultipartUploadResult>"};
     static const char *const names[] = {"list", "uploads", "error", "begun"};
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
