@@ -255,14 +255,16 @@ static void write_history(struct coxi_writer *writer, bool last)
     }
 }
 
-static void write_board(struct coxi_writer *writer, bool last)
+/* Closures below `settled` had settled before the records were taken, so what they have
+ * logged is among these. */
+static void write_board(struct coxi_writer *writer, uint64_t settled, bool last)
 {
     struct place *place = &writer->board_place;
     if (writer->board == NULL ||
         (place->failing && !last && coxi_now_ms() < place->retry_ms)) {
         return;
     }
-    if (coxi_tensorboard_flush(writer->board, first_unsettled(writer), last) != 0) {
+    if (coxi_tensorboard_flush(writer->board, settled, last) != 0) {
         failed(writer, place);
     } else {
         written(writer, place);
@@ -286,6 +288,14 @@ static void take_evaluations(struct coxi_writer *writer, bool last)
         writer->evaluations_ms = now_ms;
         coxi_evaluations_take(writer->evaluations);
     }
+}
+
+static void write_once(struct coxi_writer *writer, bool last)
+{
+    uint64_t settled = first_unsettled(writer);
+    take_evaluations(writer, last);
+    write_history(writer, last);
+    write_board(writer, settled, last);
 }
 
 /* ---- the thread */
@@ -313,15 +323,11 @@ static void *write_all(void *arg)
     struct coxi_writer *writer = arg;
     open_board(writer);
     do {
-        take_evaluations(writer, false);
-        write_history(writer, false);
-        write_board(writer, false);
+        write_once(writer, false);
     } while (rest(writer));
     if (!is_left(writer)) {
         coxi_evaluations_hurry(writer->evaluations);
-        take_evaluations(writer, true);
-        write_history(writer, true);
-        write_board(writer, true);
+        write_once(writer, true);
     }
     coxi_lock(&writer->lock);
     writer->ended = true;

@@ -1,6 +1,8 @@
 /* Steps that log. */
 #include <coxswain/step.h>
+#include <poll.h>
 #include <stdio.h>
+#include <unistd.h>
 
 /* Adds 1 to c0 and logs "loss" = 1 / id, and "id". */
 static int train(struct cox_step *step)
@@ -12,6 +14,16 @@ static int train(struct cox_step *step)
     r = r == 0 ? cox_step_add(step, counter, &one) : r;
     r = r == 0 ? cox_step_log_scalar(step, "loss", 1 / (double)id) : r;
     return r == 0 ? cox_step_log_scalar(step, "id", (double)id) : r;
+}
+
+/* The same, once the file `gate` is gone. */
+static int train_behind(struct cox_step *step)
+{
+    const struct cox_value *gate = cox_step_argument(step, "gate");
+    while (gate != NULL && access((const char *)gate->data, F_OK) == 0) {
+        (void)poll(NULL, 0, 1);
+    }
+    return train(step);
 }
 
 /* The same, but the first attempt crashes at its end. */
@@ -67,4 +79,4 @@ static int names(struct cox_step *step)
 
 COX_STEPS(COX_STEP("train", train), COX_STEP("crash_first", crash_first),
           COX_STEP("fails", fails), COX_STEP("too_much", too_much),
-          COX_STEP("names", names));
+          COX_STEP("names", names), COX_STEP("train_behind", train_behind));

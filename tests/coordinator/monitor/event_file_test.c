@@ -11,6 +11,8 @@
 #include "common/crc32c.h"
 #include "coordinator/monitor/event_file.h"
 #include "coordinator/monitor/tensorboard.h"
+#include "tests/coordinator/crew.h"
+#include "tests/coordinator/monitor/dead_disk.h"
 #include "tests/test.h"
 
 /* The only file in the directory; for free(). */
@@ -232,5 +234,59 @@ TEST(points_that_find_no_room_when_a_run_goes_on_are_written_later)
     coxi_tensorboard_free(board);
     char *bytes = read_only_file(coxi_test_path("board/train"), &len);
     assert_int_equal(3, check_records(bytes, len, &last, &last_len));
+    free(bytes);
+}
+
+/* ---- a client */
+
+/* metrics.jsonl has a scalar. */
+static bool has_scalar(void *path)
+{
+    size_t len;
+    if (access(path, F_OK) != 0) {
+        return false;
+    }
+    char *text = coxi_test_read(path, &len);
+    bool has = strstr(text, "\"kind\":\"scalar\"") != NULL;
+    free(text);
+    return has;
+}
+
+/* A closure settles after its successor, and after what that has logged was taken from
+ * the history, but before the files for TensorBoard have their turn. */
+TEST(points_are_in_the_order_of_closures_that_settle_while_the_disk_is_slow)
+{
+    struct crew crew;
+    struct cox_options options = COX_OPTIONS_INIT;
+    struct cox_call call = COX_CALL_INIT;
+    const char *gate = coxi_test_path("gate");
+    const struct cox_value arg = COX_VECTOR("gate", COX_U8, strlen(gate) + 1, gate);
+    char path[4096];
+    const char *last;
+    size_t last_len;
+    size_t len;
+    coxi_test_write(gate, "", 0);
+    options.tensorboard_dir = coxi_test_path("curves");
+    crew_open(&crew, 1, 2, "scalars", &options);
+    (void)crew_counter(&crew, "c0"); /* 1 */
+    call.args = &arg;
+    call.n_args = 1;
+    assert_code(0, cox_schedule(crew.c, crew_function(&crew, "train_behind"), &call,
+                                NULL)); /* 2 */
+    assert_code(
+        0, cox_schedule(crew.c, crew_function(&crew, "train"), NULL, NULL)); /* 3 */
+    (void)snprintf(path, sizeof(path), "%s/metrics.jsonl", crew.log_dir);
+    coxi_test_until(has_scalar, path, "a point");
+    dead_disk_begin("metrics.jsonl");
+    assert_code(0, cox_log_config(crew.c, "{}"));
+    coxi_test_until(dead_disk_is_waiting, NULL, "a write that waits");
+    assert_int_equal(0, unlink(gate));
+    assert_code(0, cox_join(crew.c, -1));
+    dead_disk_end();
+    crew_close(&crew);
+    char *bytes = read_only_file(coxi_test_path("curves/train"), &len);
+    assert_int_equal(2 + 4, check_records(bytes, len, &last, &last_len));
+    assert_int_equal(0x10, last[9]); /* the tag of a step */
+    assert_int_equal(3, last[10]);
     free(bytes);
 }
