@@ -233,9 +233,12 @@ export class Overview {
   lastText(kind, index) {
     const isOfOther = (e) => kind === "ps" && isNumber(e.worker); // a worker does not reach the ps
     const event = this.model.events.findLast((e) => e[kind] === index && !isOfOther(e) && (e.level === "warning" || e.level === "error"));
-    return event === undefined ? "" : ` ${event.text ?? ""}`;
+    return event === undefined ? "" : ` ${(event.text ?? "").replace(SUBJECT, "")}`;
   }
 }
+
+// What an alert's name says already: "ps 0 at ADDRESS is lost: ".
+const SUBJECT = /^(?:ps|worker) \d+ at \S+ is lost: /;
 
 const psNames = (ps) => (ps.length === 1 ? `ps ${ps[0].index}` : `${ps.length} ps`);
 

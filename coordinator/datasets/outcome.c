@@ -194,10 +194,11 @@ static void note_failed(struct cox_dataset *dataset, uint64_t position, int code
     if (n > 0 && n == dataset->spec.failed_max && dataset->halt.code == 0) {
         dataset->halt.code = code;
         (void)snprintf(dataset->halt.text, sizeof(dataset->halt.text),
-                       "epoch %" PRIu64 " of data set '%s' has ended early, because "
-                       "%" PRIu64 " of its tasks ha%s failed (failed_max); the last: "
-                       "%.300s",
-                       epoch, dataset->name, n, n == 1 ? "s" : "ve", text);
+                       "epoch %" PRIu64 " of %" PRIu64 " of data set '%s' has ended "
+                       "early, because %" PRIu64 " of its tasks ha%s failed "
+                       "(failed_max); the last: %.300s",
+                       epoch + 1, dataset->spec.epochs, dataset->name, n,
+                       n == 1 ? "s" : "ve", text);
     }
 }
 
@@ -271,10 +272,12 @@ void coxi_dataset_tell_epochs(struct cox_dataset *dataset)
     uint64_t over = tasks->n > 0 ? coxi_tasks_floor(tasks) / tasks->n : 0;
     for (; dataset->epochs_over < over; dataset->epochs_over++) {
         coxi_event(dataset->c, COX_EVENT_EPOCH_DONE, COXI_OF(.level = 0),
-                   "epoch %" PRIu64 " of data set '%s' is over; in all epochs so far: "
-                   "%" PRIu64 " records, %" PRIu64 " tasks failed, %" PRIu64 " skipped",
-                   dataset->epochs_over, dataset->name, dataset->counts.records,
-                   dataset->counts.failed, dataset->counts.skipped);
+                   "epoch %" PRIu64 " of %" PRIu64 " of data set '%s' is over; in all "
+                   "epochs so far: %" PRIu64 " records, %" PRIu64 " tasks failed, "
+                   "%" PRIu64 " skipped",
+                   dataset->epochs_over + 1, dataset->spec.epochs, dataset->name,
+                   dataset->counts.records, dataset->counts.failed,
+                   dataset->counts.skipped);
     }
 }
 

@@ -24,19 +24,6 @@ static const char dir[] = "s3://bucket/runs/a";
 static const char first_path[] = "s3://bucket/runs/a/ckpt-1";
 static struct fake_s3 *fake;
 
-static void open_store(void)
-{
-    fake = fake_s3_open();
-    fake_s3_environment(fake);
-}
-
-static void close_store(void)
-{
-    assert_int_equal(0, fake_s3_refused(fake));
-    assert_int_equal(0, fake_s3_uploads(fake));
-    fake_s3_close(fake);
-}
-
 static void write_one(uint64_t number, uint64_t base)
 {
     sample_write(dir,
@@ -81,7 +68,7 @@ TEST(a_base_stays_while_the_store_does_not_say_who_builds_on_it)
 {
     struct coxi_checkpoint *checkpoint;
     const struct coxi_retention retention = {.keep = 1, .keep_every = 2};
-    open_store();
+    fake = fake_s3_open();
     write_one(1, 0);
     write_one(2, 1);
     write_one(3, 0);
@@ -92,7 +79,7 @@ TEST(a_base_stays_while_the_store_does_not_say_who_builds_on_it)
     assert_code(0, coxi_checkpoint_open("s3://bucket/runs/a/ckpt-2",
                                         COXI_CHECKPOINT_CHECKED, &checkpoint));
     coxi_checkpoint_close(checkpoint);
-    close_store();
+    fake_s3_close_clean(fake);
 }
 
 /* A pruner was killed after it had made a draft of the checkpoint, and before it saw the
@@ -100,7 +87,7 @@ TEST(a_base_stays_while_the_store_does_not_say_who_builds_on_it)
 TEST(a_sweep_spares_what_somebody_reads)
 {
     struct coxi_hold *hold = NULL;
-    open_store();
+    fake = fake_s3_open();
     write_one(1, 0);
     write_one(2, 0);
     assert_code(0, coxi_hold_take(first_path, &hold));
@@ -111,7 +98,7 @@ TEST(a_sweep_spares_what_somebody_reads)
     coxi_checkpoints_remove_unfinished(dir, NULL);
     assert_false(is_stored("runs/a/ckpt-1/ps-0-of-2.safetensors"));
     assert_there("2");
-    close_store();
+    fake_s3_close_clean(fake);
 }
 
 /* ---- two clients */
@@ -135,7 +122,7 @@ TEST(a_claim_that_is_carried_out_late_counts_for_nothing)
     pthread_t thread;
     struct late late = {.session = {1, 0, 11}};
     struct coxi_session others[3] = {{1, 0, 21}, {1, 0, 22}, {1, 0, 23}};
-    open_store();
+    fake = fake_s3_open();
     assert_code(0, coxi_generation_claim(dir, &others[0]));
     fake_s3_fault(fake, FAKE_PUT, 1, FAKE_HOLD);
     assert_int_equal(0, pthread_create(&thread, NULL, claim, &late));
@@ -149,7 +136,7 @@ TEST(a_claim_that_is_carried_out_late_counts_for_nothing)
     assert_int_equal(0, late.session.generation);
     assert_code(0, coxi_generation_check(dir, &others[2]));
     assert_false(is_stored("runs/a/generation-2"));
-    close_store();
+    fake_s3_close_clean(fake);
 }
 
 TEST(a_replaced_client_sweeps_no_draft_of_its_successor)
@@ -157,7 +144,7 @@ TEST(a_replaced_client_sweeps_no_draft_of_its_successor)
     struct coxi_session first = {1, 0, 11};
     struct coxi_session second = {1, 0, 22};
     struct coxi_draft draft;
-    open_store();
+    fake = fake_s3_open();
     assert_code(0, coxi_generation_claim(dir, &first));
     assert_code(0, coxi_generation_claim(dir, &second));
     assert_code(0, coxi_draft_begin(dir, 1, &draft));
@@ -165,7 +152,7 @@ TEST(a_replaced_client_sweeps_no_draft_of_its_successor)
     assert_there("1.tmp");
     coxi_checkpoints_remove_unfinished(dir, &second);
     assert_there("");
-    close_store();
+    fake_s3_close_clean(fake);
 }
 
 /* ---- publishing */
@@ -204,7 +191,7 @@ TEST(a_checkpoint_from_which_a_successor_goes_on_is_not_withdrawn)
     struct publishing publishing;
     struct coxi_session second = {1, 0, 22};
     struct coxi_hold *hold = NULL;
-    open_store();
+    fake = fake_s3_open();
     publish_manifest(&publishing, &thread);
     int n = fake_s3_count(fake, FAKE_PUT);
     fake_s3_fault(fake, FAKE_PUT, 1, FAKE_DENY);
@@ -219,7 +206,7 @@ TEST(a_checkpoint_from_which_a_successor_goes_on_is_not_withdrawn)
     assert_int_equal(COX_EIO, publishing.code);
     assert_there("1");
     coxi_hold_release(hold);
-    close_store();
+    fake_s3_close_clean(fake);
 }
 
 /* LATEST was written, but the answer was lost, and the store does not say what it names. */
@@ -228,7 +215,7 @@ TEST(a_checkpoint_that_latest_may_name_is_not_withdrawn)
     pthread_t thread;
     struct publishing publishing;
     uint64_t number = 0;
-    open_store();
+    fake = fake_s3_open();
     publish_manifest(&publishing, &thread);
     fake_s3_fault(fake, FAKE_PUT, 1, FAKE_LOSE);
     fake_s3_fault(fake, FAKE_PUT, 1, FAKE_DENY);
@@ -239,7 +226,7 @@ TEST(a_checkpoint_that_latest_may_name_is_not_withdrawn)
     assert_code(0, coxi_latest_read(dir, &number));
     assert_int_equal(1, number);
     assert_there("1");
-    close_store();
+    fake_s3_close_clean(fake);
 }
 
 /* ---- readers */
@@ -248,7 +235,7 @@ TEST(a_checkpoint_that_latest_may_name_is_not_withdrawn)
 TEST(a_reader_without_room_for_copies_is_told_the_reason)
 {
     struct coxi_checkpoint *checkpoint;
-    open_store();
+    fake = fake_s3_open();
     write_one(1, 0);
     write_one(2, 1);
     write_one(3, 0);
@@ -258,14 +245,14 @@ TEST(a_reader_without_room_for_copies_is_told_the_reason)
     assert_int_equal(0, unsetenv("TMPDIR"));
     assert_error_names("cannot make a file in /nowhere");
     assert_error_names("ckpt-2 is complete");
-    close_store();
+    fake_s3_close_clean(fake);
 }
 
 TEST(an_older_checkpoint_that_is_damaged_is_not_offered)
 {
     struct coxi_checkpoint *checkpoint;
     size_t len = 0;
-    open_store();
+    fake = fake_s3_open();
     for (uint64_t n = 1; n <= 3; n++) {
         write_one(n, 0);
     }
@@ -281,7 +268,7 @@ TEST(an_older_checkpoint_that_is_damaged_is_not_offered)
     assert_code(COX_ECHECKSUM,
                 coxi_checkpoint_use(dir, COXI_CHECKPOINT_CHECKED, &checkpoint));
     assert_error_names("ckpt-1 is complete");
-    close_store();
+    fake_s3_close_clean(fake);
 }
 
 /* ---- lines */
@@ -302,7 +289,7 @@ TEST(a_line_whose_answer_is_lost_is_in_an_object_once)
         int code = 1;
         size_t len = 0;
         char text[64];
-        open_store();
+        fake = fake_s3_open();
         if (i > 0) {
             fake_s3_put(fake, "runs/a/eval.jsonl", before[i], strlen(before[i]));
         }
@@ -318,7 +305,7 @@ TEST(a_line_whose_answer_is_lost_is_in_an_object_once)
         uint8_t *content = fake_s3_content(fake, "runs/a/eval.jsonl", &len);
         assert_string_equal(text, (const char *)content);
         free(content);
-        close_store();
+        fake_s3_close_clean(fake);
     }
 }
 
@@ -327,23 +314,23 @@ TEST(a_line_whose_answer_is_lost_is_in_an_object_once)
 TEST(a_permission_that_is_missing_is_found_before_it_is_needed)
 {
     static const enum fake_op ops[] = {FAKE_PUT, FAKE_GET, FAKE_DELETE, FAKE_UPLOADS};
-    open_store();
+    fake = fake_s3_open();
     for (size_t i = 0; i < sizeof(ops) / sizeof(*ops); i++) {
         fake_s3_fault(fake, ops[i], -1, FAKE_DENY);
         assert_code(COX_EIO, coxi_place_try(dir));
         assert_error_names("lack a permission");
         fake_s3_heal(fake);
     }
-    close_store();
+    fake_s3_close_clean(fake);
 }
 
 /* ---- litter */
 
 TEST(a_store_that_is_refused_keeps_nothing_of_the_test)
 {
-    open_store();
+    fake = fake_s3_open();
     fake_s3_ignore_conditions(fake, true);
     assert_code(COX_EIO, coxi_place_try(dir));
     assert_int_equal(0, fake_s3_objects(fake));
-    close_store();
+    fake_s3_close_clean(fake);
 }

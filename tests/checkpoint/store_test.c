@@ -23,20 +23,6 @@
 static const char dir[] = "s3://bucket/runs/a";
 static struct fake_s3 *fake;
 
-static void open_store(void)
-{
-    fake = fake_s3_open();
-    fake_s3_environment(fake);
-}
-
-/* Fails if a signature was wrong, or an upload was left. */
-static void close_store(void)
-{
-    assert_int_equal(0, fake_s3_refused(fake));
-    assert_int_equal(0, fake_s3_uploads(fake));
-    fake_s3_close(fake);
-}
-
 static void write_some(uint64_t first, uint64_t last)
 {
     for (uint64_t n = first; n <= last; n++) {
@@ -69,7 +55,7 @@ TEST(checkpoints_in_a_store_are_listed_and_read_whole)
 {
     struct coxi_checkpoint *checkpoint;
     struct coxi_draft draft;
-    open_store();
+    fake = fake_s3_open();
     assert_there("");
     write_some(9, 11);
     assert_code(0, coxi_draft_begin(dir, 12, &draft));
@@ -91,28 +77,28 @@ TEST(checkpoints_in_a_store_are_listed_and_read_whole)
                                                  COXI_CHECKPOINT_LISTED, &checkpoint));
     coxi_draft_drop(&draft);
     assert_there("9 10 11");
-    close_store();
+    fake_s3_close_clean(fake);
 }
 
 TEST(a_number_in_a_store_is_given_once)
 {
     struct coxi_draft draft;
     struct coxi_draft other;
-    open_store();
+    fake = fake_s3_open();
     write_some(1, 1);
     assert_code(COX_EEXIST, coxi_draft_begin(dir, 1, &draft));
     assert_code(0, coxi_draft_begin(dir, 2, &draft));
     assert_code(COX_EEXIST, coxi_draft_begin(dir, 2, &other));
     assert_there("1 2.tmp");
     coxi_draft_drop(&draft);
-    close_store();
+    fake_s3_close_clean(fake);
 }
 
 TEST(a_draft_in_a_store_is_published_or_swept_but_not_both)
 {
     struct coxi_draft draft;
     struct coxi_manifest manifest = manifest_of(2, 1);
-    open_store();
+    fake = fake_s3_open();
     write_some(1, 1);
     assert_code(0, coxi_draft_begin(dir, 2, &draft));
     coxi_checkpoints_remove_unfinished(dir, NULL);
@@ -126,7 +112,7 @@ TEST(a_draft_in_a_store_is_published_or_swept_but_not_both)
     coxi_draft_drop(&draft); /* it is none any more */
     assert_there("1 2");
     assert_int_equal(2, latest());
-    close_store();
+    fake_s3_close_clean(fake);
 }
 
 TEST(what_a_killed_client_has_left_in_a_store_is_swept)
@@ -134,7 +120,7 @@ TEST(what_a_killed_client_has_left_in_a_store_is_swept)
     struct coxi_draft draft;
     struct coxi_file_sink sink;
     char path[PATH_MAX];
-    open_store();
+    fake = fake_s3_open();
     write_some(1, 1);
     size_t n = fake_s3_objects(fake);
     assert_code(0, coxi_draft_begin(dir, 2, &draft));
@@ -147,7 +133,7 @@ TEST(what_a_killed_client_has_left_in_a_store_is_swept)
     coxi_checkpoints_remove_unfinished(dir, NULL);
     assert_there("1");
     assert_int_equal(n, fake_s3_objects(fake));
-    close_store();
+    fake_s3_close_clean(fake);
 }
 
 TEST(a_replaced_client_publishes_nothing_in_a_store)
@@ -156,7 +142,7 @@ TEST(a_replaced_client_publishes_nothing_in_a_store)
     struct coxi_session second = {2, 0, 22};
     struct coxi_draft draft;
     struct coxi_manifest manifest;
-    open_store();
+    fake = fake_s3_open();
     assert_code(0, coxi_generation_claim(dir, &first));
     assert_int_equal(1, first.generation);
     assert_code(0, coxi_draft_begin(dir, 1, &draft));
@@ -169,14 +155,14 @@ TEST(a_replaced_client_publishes_nothing_in_a_store)
     assert_code(COX_EFENCED, coxi_draft_publish(&draft, &manifest));
     coxi_draft_drop(&draft);
     assert_there("");
-    close_store();
+    fake_s3_close_clean(fake);
 }
 
 /* The answer to a conditional write may be lost, and the write done all the same. */
 TEST(a_checkpoint_in_a_store_survives_lost_answers)
 {
     struct coxi_draft draft;
-    open_store();
+    fake = fake_s3_open();
     for (uint64_t n = 1; n <= 12; n++) {
         struct coxi_manifest manifest = manifest_of(n, 1);
         fake_s3_heal(fake);
@@ -186,7 +172,7 @@ TEST(a_checkpoint_in_a_store_survives_lost_answers)
         assert_code(0, coxi_draft_publish(&draft, &manifest));
         assert_int_equal(n, latest());
     }
-    close_store();
+    fake_s3_close_clean(fake);
 }
 
 /* ---- deleting */
@@ -210,7 +196,7 @@ static void assert_fates(const char *expected, uint64_t keep)
 TEST(a_checkpoint_in_a_store_that_is_being_read_is_not_deleted)
 {
     struct coxi_checkpoint *reader;
-    open_store();
+    fake = fake_s3_open();
     write_some(1, 3);
     assert_code(0, coxi_checkpoint_open("s3://bucket/runs/a/ckpt-1",
                                         COXI_CHECKPOINT_LISTED, &reader));
@@ -221,12 +207,12 @@ TEST(a_checkpoint_in_a_store_that_is_being_read_is_not_deleted)
     coxi_checkpoint_close(reader);
     assert_fates("3n 1d ", 1);
     assert_there("3");
-    close_store();
+    fake_s3_close_clean(fake);
 }
 
 TEST(a_reader_that_has_died_keeps_its_checkpoint_in_a_store_for_a_while)
 {
-    open_store();
+    fake = fake_s3_open();
     write_some(1, 2);
     fake_s3_put(fake, "runs/a/readers/ckpt-1-0123456789abcdef", "x", 1);
     fake_s3_age(fake, "runs/a/readers/", COXI_HOLD_S - 10);
@@ -236,7 +222,7 @@ TEST(a_reader_that_has_died_keeps_its_checkpoint_in_a_store_for_a_while)
     assert_there("2");
     size_t len = 0;
     assert_null(fake_s3_content(fake, "runs/a/readers/ckpt-1-0123456789abcdef", &len));
-    close_store();
+    fake_s3_close_clean(fake);
 }
 
 static void *delete_first(void *arg)
@@ -252,7 +238,7 @@ TEST(a_reader_that_comes_while_a_checkpoint_is_deleted_keeps_it_or_is_told)
     pthread_t thread;
     int code = 0;
     struct coxi_hold *hold = NULL;
-    open_store();
+    fake = fake_s3_open();
     write_some(1, 2);
     fake_s3_fault(fake, FAKE_PUT, 1, FAKE_HOLD);
     assert_int_equal(0, pthread_create(&thread, NULL, delete_first, &code));
@@ -266,12 +252,12 @@ TEST(a_reader_that_comes_while_a_checkpoint_is_deleted_keeps_it_or_is_told)
     assert_code(0, coxi_draft_delete(dir, 1));
     assert_code(COX_ENOENT, coxi_hold_take("s3://bucket/runs/a/ckpt-1", &hold));
     assert_there("2");
-    close_store();
+    fake_s3_close_clean(fake);
 }
 
 TEST(a_deletion_in_a_store_that_was_cut_off_is_ended_by_the_next_client)
 {
-    open_store();
+    fake = fake_s3_open();
     write_some(1, 2);
     fake_s3_fault(fake, FAKE_DELETE, -1, FAKE_DENY);
     assert_code(0, coxi_draft_delete(dir, 1));
@@ -279,7 +265,7 @@ TEST(a_deletion_in_a_store_that_was_cut_off_is_ended_by_the_next_client)
     assert_there("1.tmp 2");
     coxi_checkpoints_remove_unfinished(dir, NULL);
     assert_there("2");
-    close_store();
+    fake_s3_close_clean(fake);
 }
 
 /* ---- lines */
@@ -301,7 +287,7 @@ TEST(lines_that_several_append_to_an_object_are_all_there)
     pthread_t threads[WRITERS];
     int codes[WRITERS] = {0};
     size_t len = 0;
-    open_store();
+    fake = fake_s3_open();
     fake_s3_put(fake, "runs/a/eval.jsonl", "{\"cut", 5);
     for (int i = 0; i < WRITERS; i++) {
         assert_int_equal(0, pthread_create(&threads[i], NULL, append_lines, &codes[i]));
@@ -314,14 +300,14 @@ TEST(lines_that_several_append_to_an_object_are_all_there)
     assert_int_equal(6 + WRITERS * LINES * 9, len);
     assert_memory_equal("{\"cut\n{\"a\": 1}\n", text, 15);
     free(text);
-    close_store();
+    fake_s3_close_clean(fake);
 }
 
 /* ---- stores that cannot be used */
 
 TEST(a_store_without_conditions_or_bucket_is_refused)
 {
-    open_store();
+    fake = fake_s3_open();
     fake_s3_ignore_conditions(fake, true);
     assert_code(COX_EIO, coxi_place_try(dir));
     assert_error_names("the store ignores If-None-Match");
@@ -335,14 +321,14 @@ TEST(a_store_without_conditions_or_bucket_is_refused)
     assert_code(COX_EIO, coxi_place_try(dir));
     assert_error_names("lack a permission");
     fake_s3_heal(fake);
-    close_store();
+    fake_s3_close_clean(fake);
 }
 
 TEST(paths_lead_out_of_no_root_in_a_store)
 {
     struct coxi_file_source source = {0};
     struct coxi_file_sink sink;
-    open_store();
+    fake = fake_s3_open();
     fake_s3_put(fake, "runs/a/f", "abc", 3);
     assert_code(
         0, coxi_place_open("s3://bucket/runs/", "s3://bucket/runs/a/f", 3, &source));
@@ -358,5 +344,5 @@ TEST(paths_lead_out_of_no_root_in_a_store)
     }
     assert_code(COX_EIO, coxi_place_create("/checkpoints", "s3://bucket/f", 3, &sink));
     assert_int_equal(1, fake_s3_objects(fake));
-    close_store();
+    fake_s3_close_clean(fake);
 }

@@ -285,6 +285,22 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection,
 static const struct sockaddr_in loopback = {.sin_family = AF_INET,
                                             .sin_addr = {.s_addr = 0x0100007f}};
 
+static void set(const char *name, const char *value)
+{
+    assert_int_equal(0, setenv(name, value, 1)); /* NOLINT(concurrency-mt-unsafe) */
+}
+
+static void set_environment(const struct fake_s3 *f, int port)
+{
+    char endpoint[64];
+    (void)snprintf(endpoint, sizeof(endpoint), "http://127.0.0.1:%d", port);
+    set("AWS_ENDPOINT_URL_S3", endpoint);
+    set("AWS_REGION", "eu-west-7");
+    set("AWS_ACCESS_KEY_ID", f->id);
+    set("AWS_SECRET_ACCESS_KEY", f->secret);
+    set("AWS_SESSION_TOKEN", f->token);
+}
+
 struct fake_s3 *fake_s3_open(void)
 {
     struct fake_s3 *f = calloc(1, sizeof(*f));
@@ -302,7 +318,7 @@ struct fake_s3 *fake_s3_open(void)
     assert_non_null(f->daemon);
     const union MHD_DaemonInfo *info =
         MHD_get_daemon_info(f->daemon, MHD_DAEMON_INFO_BIND_PORT);
-    (void)snprintf(f->endpoint, sizeof(f->endpoint), "http://127.0.0.1:%d", info->port);
+    set_environment(f, info->port);
     return f;
 }
 
@@ -326,23 +342,11 @@ void fake_s3_close(struct fake_s3 *f)
     free(f);
 }
 
-const char *fake_s3_endpoint(const struct fake_s3 *f)
+void fake_s3_close_clean(struct fake_s3 *f)
 {
-    return f->endpoint;
-}
-
-static void set(const char *name, const char *value)
-{
-    assert_int_equal(0, setenv(name, value, 1)); /* NOLINT(concurrency-mt-unsafe) */
-}
-
-void fake_s3_environment(const struct fake_s3 *f)
-{
-    set("AWS_ENDPOINT_URL_S3", f->endpoint);
-    set("AWS_REGION", "eu-west-7");
-    set("AWS_ACCESS_KEY_ID", f->id);
-    set("AWS_SECRET_ACCESS_KEY", f->secret);
-    set("AWS_SESSION_TOKEN", f->token);
+    assert_int_equal(0, fake_s3_refused(f));
+    assert_int_equal(0, fake_s3_uploads(f));
+    fake_s3_close(f);
 }
 
 void fake_s3_fault(struct fake_s3 *f, enum fake_op op, int n, enum fake_fault fault)

@@ -12,13 +12,13 @@
 
 struct fake_s3;
 
+/* Opens one, and sets AWS_ENDPOINT_URL_S3, AWS_REGION and credentials of this process, and
+ * so of those that it starts. */
 struct fake_s3 *fake_s3_open(void);
 void fake_s3_close(struct fake_s3 *f);
-const char *fake_s3_endpoint(const struct fake_s3 *f);
 
-/* Sets AWS_ENDPOINT_URL_S3, AWS_REGION and credentials of this process, and so of those
- * that it starts. */
-void fake_s3_environment(const struct fake_s3 *f);
+/* Closes it; fails if it refused a request, or an upload was left. */
+void fake_s3_close_clean(struct fake_s3 *f);
 
 /* What is asked. */
 enum fake_op {

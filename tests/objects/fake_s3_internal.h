@@ -44,7 +44,6 @@ struct fake_s3 {
     struct coxi_mutex lock; /* guards everything else */
     pthread_cond_t changed;
     struct MHD_Daemon *daemon;
-    char endpoint[64];
     struct object *objects;
     struct upload *uploads;
     int last_upload;

@@ -15,7 +15,6 @@ void store_open(struct store *store)
     *store = (struct store){0};
     if (getenv("COX_TEST_S3") == NULL) { /* NOLINT(concurrency-mt-unsafe) */
         store->fake = fake_s3_open();
-        fake_s3_environment(store->fake);
     }
     (void)snprintf(store->prefix, sizeof(store->prefix), "run %d/%llx", (int)getpid(),
                    (unsigned long long)coxi_now_ns());

@@ -14,24 +14,11 @@ enum { TABLE, DENSE };
 
 static const struct coxi_optimizer adagrad = {
     .kind = COXI_OPTIMIZER_ADAGRAD, .learning_rate = 1, .initial_accumulator = 1};
-static struct coxi_shard whole = {0, 0, WIDTH};
 
 static void open_store(struct stock *stock)
 {
-    static char names[][8] = {"t", "w"};
     stock_open(stock);
-    (void)stock_create(stock, &(struct coxi_variable){.name = names[0],
-                                                      .kind = COXI_KIND_TABLE,
-                                                      .dtype = COX_F32,
-                                                      .rank = 1,
-                                                      .shape = {DIM},
-                                                      .optimizer = adagrad});
-    (void)stock_create(stock, &(struct coxi_variable){.name = names[1],
-                                                      .dtype = COX_F32,
-                                                      .rank = 1,
-                                                      .shape = {WIDTH},
-                                                      .shards = &whole,
-                                                      .n_shards = 1});
+    stock_pair(stock, DIM, WIDTH, &adagrad);
 }
 
 static void push(struct stock *stock, uint64_t first)
@@ -49,15 +36,6 @@ static void push(struct stock *stock, uint64_t first)
     assert_code(0, stock_commit(stock, &commit, NULL));
 }
 
-static struct coxi_snapshot_file take(struct stock *stock, char *path)
-{
-    struct coxi_snapshot_file done;
-    struct coxi_snapshot request = {
-        .session = stock->session, .number = 1, .path = path};
-    assert_code(0, coxi_store_snapshot(stock->store, &request, &done));
-    return done;
-}
-
 TEST(a_restore_from_a_store_reads_much_at_a_time)
 {
     static char path[] = "s3://bucket/ckpt-1/ps-0-of-1.safetensors";
@@ -65,31 +43,20 @@ TEST(a_restore_from_a_store_reads_much_at_a_time)
     struct stock stock;
     struct stock again;
     struct fake_s3 *fake = fake_s3_open();
-    fake_s3_environment(fake);
     open_store(&stock);
     open_store(&again);
     for (uint64_t first = 0; first < ROWS; first += PUSH) {
         push(&stock, first);
     }
-    struct coxi_snapshot_file file = take(&stock, path);
-    const struct coxi_restore request = {.session = again.session,
-                                         .round = 1,
-                                         .path = path,
-                                         .bytes = file.bytes,
-                                         .crc32 = file.crc32,
-                                         .watermark = file.applied.watermark,
-                                         .applied = file.applied.intervals,
-                                         .n_applied = file.applied.n_intervals,
-                                         .touched = file.applied.touched,
-                                         .n_touched = file.applied.n_touched};
+    struct coxi_snapshot_file file = stock_take(&stock, 1, path);
     int before = fake_s3_count(fake, FAKE_GET);
-    assert_code(0, coxi_store_restore(again.store, &request));
+    assert_code(0, stock_restore(&again, 1, path, &file));
     assert_in_range(fake_s3_count(fake, FAKE_GET) - before, 1, REQUESTS_MAX);
     struct coxi_counts counts = {0};
     coxi_store_counts(again.store, &(struct coxi_count){.table = coxi_maybe_of(TABLE)},
                       &counts);
     assert_int_equal(ROWS, counts.table.rows);
-    struct coxi_snapshot_file file_again = take(&again, path_again);
+    struct coxi_snapshot_file file_again = stock_take(&again, 1, path_again);
     assert_int_equal(file.bytes, file_again.bytes);
     coxi_applied_list_fini(&file.applied);
     coxi_applied_list_fini(&file_again.applied);

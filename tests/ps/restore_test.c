@@ -28,31 +28,11 @@ enum { TABLE, DENSE };
 
 static const struct coxi_optimizer adagrad = {
     .kind = COXI_OPTIMIZER_ADAGRAD, .learning_rate = 1, .initial_accumulator = 1};
-static struct coxi_shard whole = {0, 0, WIDTH};
-
-static void create(struct stock *stock)
-{
-    static char names[][8] = {"t", "w"};
-    stock->n_variables = 0;
-    (void)stock_create(stock, &(struct coxi_variable){.name = names[0],
-                                                      .kind = COXI_KIND_TABLE,
-                                                      .dtype = COX_F32,
-                                                      .rank = 1,
-                                                      .shape = {DIM},
-                                                      .optimizer = adagrad});
-    (void)stock_create(stock, &(struct coxi_variable){.name = names[1],
-                                                      .dtype = COX_F32,
-                                                      .rank = 1,
-                                                      .shape = {WIDTH},
-                                                      .shards = &whole,
-                                                      .n_shards = 1,
-                                                      .optimizer = adagrad});
-}
 
 static void open_store(struct stock *stock)
 {
     stock_open(stock);
-    create(stock);
+    stock_pair(stock, DIM, WIDTH, &adagrad);
 }
 
 static uint64_t key_of(uint64_t i)
@@ -91,39 +71,12 @@ static void push(struct stock *stock, uint64_t first, size_t n)
     assert_code(0, stock_commit(stock, &commit, NULL));
 }
 
-/* The result has an applied set, which the caller must free. */
-static struct coxi_snapshot_file take_all(struct stock *stock, uint64_t number,
-                                          char *path)
-{
-    struct coxi_snapshot_file done;
-    struct coxi_snapshot request = {
-        .session = stock->session, .number = number, .path = path};
-    assert_code(0, coxi_store_snapshot(stock->store, &request, &done));
-    return done;
-}
-
 static struct coxi_snapshot_file take(struct stock *stock, uint64_t number, char *path)
 {
-    struct coxi_snapshot_file done = take_all(stock, number, path);
+    struct coxi_snapshot_file done = stock_take(stock, number, path);
     coxi_applied_list_fini(&done.applied);
     done.applied = (struct coxi_applied_list){0};
     return done;
-}
-
-static int restore(const struct stock *stock, uint64_t round, char *path,
-                   const struct coxi_snapshot_file *file)
-{
-    const struct coxi_restore request = {.session = stock->session,
-                                         .round = round,
-                                         .path = path,
-                                         .bytes = file->bytes,
-                                         .crc32 = file->crc32,
-                                         .watermark = file->applied.watermark,
-                                         .applied = file->applied.intervals,
-                                         .n_applied = file->applied.n_intervals,
-                                         .touched = file->applied.touched,
-                                         .n_touched = file->applied.n_touched};
-    return coxi_store_restore(stock->store, &request);
 }
 
 /* A digest of all rows, in any order, and of the other tensors. */
@@ -161,7 +114,7 @@ TEST(restore_of_many_rows_is_the_store_that_was_cut)
         push(&stock, first, PUSH);
     }
     struct coxi_snapshot_file file = take(&stock, 1, path);
-    assert_code(0, restore(&again, 1, path, &file));
+    assert_code(0, stock_restore(&again, 1, path, &file));
     struct coxi_counts counts = {0};
     coxi_store_counts(again.store, &(struct coxi_count){.table = coxi_maybe_of(TABLE)},
                       &counts);
@@ -176,32 +129,13 @@ TEST(restore_of_many_rows_is_the_store_that_was_cut)
 
 enum { WIDE = 64, WIDE_ROWS = 80000, LONG = 6 << 20 };
 
-static void open_large(struct stock *stock)
-{
-    static struct coxi_shard shard = {0, 0, LONG};
-    static char names[][8] = {"t", "w"};
-    stock_open(stock);
-    (void)stock_create(stock, &(struct coxi_variable){.name = names[0],
-                                                      .kind = COXI_KIND_TABLE,
-                                                      .dtype = COX_F32,
-                                                      .rank = 1,
-                                                      .shape = {WIDE},
-                                                      .optimizer = adagrad});
-    (void)stock_create(stock, &(struct coxi_variable){.name = names[1],
-                                                      .dtype = COX_F32,
-                                                      .rank = 1,
-                                                      .shape = {LONG},
-                                                      .shards = &shard,
-                                                      .n_shards = 1,
-                                                      .optimizer = adagrad});
-}
-
 /* Writes a snapshot of 90 MB; returns its description. */
 static struct coxi_snapshot_file write_large(char *path)
 {
     static float values[PUSH * WIDE];
     struct stock stock;
-    open_large(&stock);
+    stock_open(&stock);
+    stock_pair(&stock, WIDE, LONG, &adagrad);
     for (uint64_t first = 0; first < WIDE_ROWS; first += PUSH) {
         struct stock_commit commit;
         uint64_t keys[PUSH];
@@ -255,8 +189,9 @@ TEST(restore_does_not_hold_the_file_that_it_loads)
     char *path = coxi_test_path("large.st");
     struct coxi_snapshot_file file = write_large_elsewhere(path);
     uint64_t before = peak_bytes();
-    open_large(&stock);
-    assert_code(0, restore(&stock, 1, path, &file));
+    stock_open(&stock);
+    stock_pair(&stock, WIDE, LONG, &adagrad);
+    assert_code(0, stock_restore(&stock, 1, path, &file));
     uint64_t more = peak_bytes() - before;
     if (more > file.bytes + file.bytes * 4 / 10) {
         fail_msg("%llu bytes for a file of %llu", (unsigned long long)more,
@@ -289,7 +224,7 @@ TEST(restore_of_a_table_whose_rows_go_drops_none_of_them)
         push_rows(&stock, first, PUSH);
     }
     struct coxi_snapshot_file file = take(&stock, 1, path);
-    assert_code(0, restore(&again, 1, path, &file));
+    assert_code(0, stock_restore(&again, 1, path, &file));
     coxi_store_counts(again.store, &(struct coxi_count){.table = coxi_maybe_of(TABLE)},
                       &counts);
     assert_int_equal(ROWS, counts.table.rows);
@@ -317,7 +252,7 @@ TEST(restore_of_a_damaged_file_is_an_error_wherever_the_damage_is)
         coxi_test_write(path, bytes, file.bytes);
         bytes[at] ^= bit;
         open_store(&again);
-        int r = restore(&again, 1, path, &file);
+        int r = stock_restore(&again, 1, path, &file);
         assert_true(r == COX_ECHECKSUM || r == COX_EFORMAT);
         assert_error_names(path);
         stock_close(&again);
@@ -362,7 +297,7 @@ TEST(restore_of_a_file_whose_header_is_not_padded)
     uint64_t expected = digest(path, &file);
     file = unpad(path, &file);
     open_store(&again);
-    assert_code(0, restore(&again, 1, path, &file));
+    assert_code(0, stock_restore(&again, 1, path, &file));
     struct coxi_snapshot_file copy = take(&again, 2, second);
     assert_true(digest(second, &copy) == expected);
     stock_close(&again);
@@ -384,7 +319,7 @@ static void *restore_one(void *arg)
     struct attempt *attempt = arg;
     const struct stock stock = {.store = attempt->stock->store,
                                 .session = attempt->session};
-    attempt->code = restore(&stock, 1, attempt->path, attempt->file);
+    attempt->code = stock_restore(&stock, 1, attempt->path, attempt->file);
     return NULL;
 }
 
@@ -466,9 +401,9 @@ TEST(restore_ends_where_another_client_claims_the_ps_or_it_is_abandoned)
                                   &(struct coxi_count){.table = coxi_maybe_none()},
                                   &counts);
                 assert_int_equal(0, counts.all.bytes); /* nothing of the old run's */
-                create(&again);
+                stock_pair(&again, DIM, WIDTH, &adagrad);
             }
-            assert_code(0, restore(&again, 1, path, &file));
+            assert_code(0, stock_restore(&again, 1, path, &file));
             coxi_store_counts(again.store,
                               &(struct coxi_count){.table = coxi_maybe_of(TABLE)},
                               &counts);
@@ -491,6 +426,7 @@ TEST(what_is_created_once_more_behind_a_restore_is_there_already)
     struct stock again;
     struct coxi_counts counts = {0};
     char *path = coxi_test_path("file.st");
+    struct coxi_shard whole = {.count = WIDTH};
     struct coxi_variable v = {.name = "w",
                               .dtype = COX_F32,
                               .rank = 1,
@@ -506,7 +442,7 @@ TEST(what_is_created_once_more_behind_a_restore_is_there_already)
     for (uint64_t closure = 0; closure < 3; closure++) {
         struct coxi_create create = {again.session, closure, v, STOCK_INCARNATION};
         assert_code(0, coxi_store_create(again.store, &create));
-        assert_code(0, restore(&again, 1 + closure, path, &file));
+        assert_code(0, stock_restore(&again, 1 + closure, path, &file));
         assert_code(0, coxi_store_create(again.store, &create));
         create.variable.shape[0]--;
         assert_code(COX_EEXIST, coxi_store_create(again.store, &create));
@@ -531,9 +467,9 @@ TEST(what_a_restored_applied_set_has_without_its_variable_is_created)
     char *path = coxi_test_path("file.st");
     stock_open(&stock);
     (void)stock_dense(&stock, "n", COX_I64, 1);
-    struct coxi_snapshot_file file = take_all(&stock, 1, path);
+    struct coxi_snapshot_file file = stock_take(&stock, 1, path);
     stock_open(&again);
-    assert_code(0, restore(&again, 1, path, &file));
+    assert_code(0, stock_restore(&again, 1, path, &file));
     (void)stock_dense(&again, "n", COX_I64, 1); /* by the same closure */
     assert_int_equal(0, stock_number(&again, 0));
     coxi_applied_list_fini(&file.applied);
@@ -573,12 +509,12 @@ TEST(restore_of_a_damaged_file_leaves_a_store_that_is_claimed_anew_and_restored)
     struct coxi_snapshot_file file = take(&stock, 1, path);
     open_store(&again);
     file.crc32 ^= 1;
-    assert_code(COX_ECHECKSUM, restore(&again, 1, path, &file));
+    assert_code(COX_ECHECKSUM, stock_restore(&again, 1, path, &file));
     file.crc32 ^= 1;
     again.session.generation++;
     assert_code(0, coxi_store_claim(again.store, &again.session, NULL));
-    create(&again);
-    assert_code(0, restore(&again, 1, path, &file));
+    stock_pair(&again, DIM, WIDTH, &adagrad);
+    assert_code(0, stock_restore(&again, 1, path, &file));
     stock_close(&stock);
     stock_close(&again);
 }

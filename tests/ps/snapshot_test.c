@@ -17,12 +17,10 @@ static struct coxi_st_file *snapshot(struct stock *s, uint64_t number,
 {
     char name[32];
     struct coxi_st_file *file;
-    struct coxi_snapshot_file done;
     (void)snprintf(name, sizeof(name), "snapshot-%d.st", (int)number);
-    struct coxi_snapshot request = {
-        .session = s->session, .number = number, .path = coxi_test_path(name)};
-    assert_code(0, coxi_store_snapshot(s->store, &request, &done));
-    assert_code(0, coxi_st_open(request.path, done.bytes, &done.crc32, &file));
+    char *path = coxi_test_path(name);
+    struct coxi_snapshot_file done = stock_take(s, number, path);
+    assert_code(0, coxi_st_open(path, done.bytes, &done.crc32, &file));
     if (ret_done != NULL) {
         *ret_done = done;
     } else {

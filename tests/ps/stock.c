@@ -59,6 +59,27 @@ uint32_t stock_table(struct stock *stock, const char *name, uint32_t dim)
     return stock_table_of(stock, name, dim, &no_end);
 }
 
+void stock_pair(struct stock *stock, uint32_t dim, uint64_t n,
+                const struct coxi_optimizer *optimizer)
+{
+    static char names[][8] = {"t", "w"};
+    struct coxi_shard whole = {.count = n};
+    stock->n_variables = 0;
+    (void)stock_create(stock, &(struct coxi_variable){.name = names[0],
+                                                      .kind = COXI_KIND_TABLE,
+                                                      .dtype = COX_F32,
+                                                      .rank = 1,
+                                                      .shape = {dim},
+                                                      .optimizer = *optimizer});
+    (void)stock_create(stock, &(struct coxi_variable){.name = names[1],
+                                                      .dtype = COX_F32,
+                                                      .rank = 1,
+                                                      .shape = {n},
+                                                      .shards = &whole,
+                                                      .n_shards = 1,
+                                                      .optimizer = *optimizer});
+}
+
 void stock_begin(const struct stock *stock, uint64_t closure, struct stock_commit *ret)
 {
     *ret = (struct stock_commit){
@@ -164,6 +185,31 @@ int stock_count(struct stock *stock, uint32_t variable, uint64_t closure,
         *ret_duplicate = duplicate;
     }
     return r;
+}
+
+struct coxi_snapshot_file stock_take(struct stock *stock, uint64_t number, char *path)
+{
+    struct coxi_snapshot_file done;
+    const struct coxi_snapshot request = {
+        .session = stock->session, .number = number, .path = path};
+    assert_code(0, coxi_store_snapshot(stock->store, &request, &done));
+    return done;
+}
+
+int stock_restore(const struct stock *stock, uint64_t round, char *path,
+                  const struct coxi_snapshot_file *file)
+{
+    const struct coxi_restore request = {.session = stock->session,
+                                         .round = round,
+                                         .path = path,
+                                         .bytes = file->bytes,
+                                         .crc32 = file->crc32,
+                                         .watermark = file->applied.watermark,
+                                         .applied = file->applied.intervals,
+                                         .n_applied = file->applied.n_intervals,
+                                         .touched = file->applied.touched,
+                                         .n_touched = file->applied.n_touched};
+    return coxi_store_restore(stock->store, &request);
 }
 
 struct coxi_counters stock_counts(struct stock *stock)

@@ -30,6 +30,11 @@ uint32_t stock_table(struct stock *stock, const char *name, uint32_t dim);
 uint32_t stock_table_of(struct stock *stock, const char *name, uint32_t dim,
                         const struct coxi_lifecycle *lifecycle);
 
+/* A table "t" and a variable "w" of `n` elements in one shard, with this optimizer, as
+ * variables 0 and 1. */
+void stock_pair(struct stock *stock, uint32_t dim, uint64_t n,
+                const struct coxi_optimizer *optimizer);
+
 struct stock_commit {
     struct coxi_commit head;
     struct coxi_update updates[STOCK_UPDATES_MAX];
@@ -59,6 +64,13 @@ int64_t stock_number(struct stock *stock, uint32_t variable); /* of one I64 */
 /* Adds 1 to a variable of one I64 under `closure`; returns the code. */
 int stock_count(struct stock *stock, uint32_t variable, uint64_t closure,
                 bool *ret_duplicate);
+
+/* Writes a whole snapshot; the caller frees the applied set of what is returned. */
+struct coxi_snapshot_file stock_take(struct stock *stock, uint64_t number, char *path);
+
+/* Restores the store from such a file; returns the code. */
+int stock_restore(const struct stock *stock, uint64_t round, char *path,
+                  const struct coxi_snapshot_file *file);
 
 /* The store's counts of this run. */
 struct coxi_counters stock_counts(struct stock *stock);

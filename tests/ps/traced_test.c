@@ -138,28 +138,15 @@ TEST(rows_are_loaded_for_the_run_that_restores_them)
 {
     struct stock s;
     struct stock again;
-    struct coxi_snapshot_file file;
     char *path = coxi_test_path("shard.st");
     stock_open(&s);
     stock_open(&again);
     (void)stock_table(&s, "t", 1);
     (void)stock_table(&again, "t", 1);
-    const struct coxi_snapshot request = {
-        .session = s.session, .number = 1, .path = path};
-    assert_code(0, coxi_store_snapshot(s.store, &request, &file));
-    const struct coxi_restore restore = {.session = again.session,
-                                         .round = 1,
-                                         .path = path,
-                                         .bytes = file.bytes,
-                                         .crc32 = file.crc32,
-                                         .watermark = file.applied.watermark,
-                                         .applied = file.applied.intervals,
-                                         .n_applied = file.applied.n_intervals,
-                                         .touched = file.applied.touched,
-                                         .n_touched = file.applied.n_touched};
+    struct coxi_snapshot_file file = stock_take(&s, 1, path);
     drain();
     coxi_trace_work_for(RUN);
-    assert_code(0, coxi_store_restore(again.store, &restore));
+    assert_code(0, stock_restore(&again, 1, path, &file));
     coxi_trace_work_for(0);
     drain();
     assert_non_null(only(COXI_TRACE_LOADER));

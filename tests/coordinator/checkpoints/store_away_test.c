@@ -43,7 +43,6 @@ static void run_start(struct run *run, const char *via)
 {
     const struct cox_options options = options_of(via);
     *run = (struct run){.fake = fake_s3_open()};
-    fake_s3_environment(run->fake);
     crew_open(&run->crew, N_PS, 2, "counter", &options);
     (void)crew_counter(&run->crew, "c0");
     (void)crew_counter(&run->crew, "c1");
@@ -176,7 +175,6 @@ TEST(an_open_keeps_its_deadline_while_the_store_does_not_answer)
 {
     struct cox_options options = options_of(NULL);
     struct fake_s3 *fake = fake_s3_open();
-    fake_s3_environment(fake);
     options.open_timeout_ms = 1000;
     static const enum fake_op ops[] = {FAKE_PUT, FAKE_LIST};
     for (size_t i = 0; i < sizeof(ops) / sizeof(*ops); i++) {
@@ -201,7 +199,6 @@ TEST(an_evaluator_waits_no_longer_for_a_store_than_for_a_checkpoint)
     struct cox_evaluator_options options = COX_EVALUATOR_OPTIONS_INIT;
     struct cox_checkpoint_info info = COX_CHECKPOINT_INFO_INIT;
     struct fake_s3 *fake = fake_s3_open();
-    fake_s3_environment(fake);
     options.first_timeout_ms = 1000;
     assert_code(0, cox_evaluator_open(dir, &options, &evaluator));
     fake_s3_fault(fake, FAKE_GET, -1, FAKE_HOLD);

@@ -129,7 +129,7 @@ TEST(an_epoch_ends_early_when_as_many_tasks_have_failed_as_may)
     for (int i = 0; i < 2; i++) { /* it is told each time */
         assert_code(COX_ESTEP,
                     cox_schedule_epoch(rows.crew.c, step, rows.dataset, &call));
-        assert_error_names("epoch 0 of data set 'rows' has ended early");
+        assert_error_names("epoch 1 of 2 of data set 'rows' has ended early");
         assert_error_names("3 of its tasks have failed");
         assert_error_names("the gate is shut");
     }
