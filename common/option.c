@@ -123,6 +123,17 @@ static int parse_choice(const struct coxi_option *option, const char *text, void
                       option->choices, text);
 }
 
+/* 1 and 0, too, as environments have them. */
+static int parse_flag(const struct coxi_option *option, const char *text, bool *field)
+{
+    *field = strcmp(text, "true") == 0 || strcmp(text, "1") == 0;
+    if (!*field && strcmp(text, "false") != 0 && strcmp(text, "0") != 0) {
+        return coxi_error(COX_EINVAL, "--%s takes true or false, not '%s'",
+                          option->name, text);
+    }
+    return 0;
+}
+
 static int add_to_list(const struct coxi_option *option, const char *text,
                        struct coxi_option_list *list)
 {
@@ -139,12 +150,7 @@ static int set_option(const struct coxi_option *option, const char *text, void *
     void *field = (char *)config + option->offset;
     switch (option->type) {
     case COXI_OPTION_FLAG:
-        if (strcmp(text, "true") != 0 && strcmp(text, "false") != 0) {
-            return coxi_error(COX_EINVAL, "--%s takes true or false, not '%s'",
-                              option->name, text);
-        }
-        *(bool *)field = text[0] == 't';
-        return 0;
+        return parse_flag(option, text, field);
     case COXI_OPTION_STRING:
         *(const char **)field = text;
         return 0;

@@ -4,13 +4,21 @@
 #include "cluster/cluster.h"
 #include "common/defaults.h"
 #include "common/error.h"
+#include "common/patience.h"
 #include "common/structs.h"
 #include "coordinator/checkpoints/save.h"
 #include "coordinator/checkpoints/trigger.h"
 #include "coordinator/opening.h"
 
-static void fill_in(struct cox_options *o, const struct cox_cluster *cluster)
+/* COX_EINVAL: the environment is wrong. */
+static int fill_in(struct cox_options *o, const struct cox_cluster *cluster)
 {
+    const struct coxi_patience_field waits[] = {
+        {"COX_OPEN_TIMEOUT_MS", &o->open_timeout_ms},
+        {"COX_WORKER_WAIT_MS", &o->worker_wait_ms},
+        {"COX_PS_RECOVERY_MS", &o->ps_recovery_ms},
+    };
+    int r = coxi_patience_fill(waits, sizeof(waits) / sizeof(*waits));
     COXI_DEFAULTS_OPTIONS(COXI_FILL_IN)
     if (o->min_workers == 0) {
         /* Waits for no worker if all must dial us: the program may have to tell them
@@ -23,6 +31,7 @@ static void fill_in(struct cox_options *o, const struct cox_cluster *cluster)
     if (o->listen == NULL && cluster->etcd != NULL) {
         o->listen = "tcp://0.0.0.0:0"; /* workers find it in etcd */
     }
+    return r;
 }
 
 /* Checks that there can be workers. */
@@ -105,8 +114,7 @@ int coxi_options_take(const struct cox_options *given,
     int r =
         coxi_struct_copy(ret, COXI_STRUCT_OPTIONS, given != NULL ? given : &defaults);
     if (r == 0) {
-        fill_in(ret, cluster);
-        r = check(ret, cluster);
+        r = fill_in(ret, cluster);
     }
-    return r;
+    return r == 0 ? check(ret, cluster) : r;
 }

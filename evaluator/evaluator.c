@@ -29,6 +29,7 @@
 #include "common/file.h"
 #include "common/initializer.h"
 #include "common/layout.h"
+#include "common/patience.h"
 #include "common/structs.h"
 
 enum {
@@ -181,10 +182,17 @@ void cox_evaluator_close(struct cox_evaluator *evaluator)
     free(evaluator);
 }
 
-static void fill_in(struct cox_evaluator_options *o)
+/* COX_EINVAL: the environment is wrong. */
+static int fill_in(struct cox_evaluator_options *o)
 {
+    const struct coxi_patience_field waits[] = {
+        {"COX_EVALUATOR_FIRST_TIMEOUT_MS", &o->first_timeout_ms},
+        {"COX_EVALUATOR_IDLE_TIMEOUT_MS", &o->idle_timeout_ms},
+    };
+    int r = coxi_patience_fill(waits, sizeof(waits) / sizeof(*waits));
     o->poll_ms = o->poll_ms > 0 ? o->poll_ms : 0;
     COXI_DEFAULTS_EVALUATOR_OPTIONS(COXI_FILL_IN)
+    return r;
 }
 
 int cox_evaluator_open(const char *dir, const struct cox_evaluator_options *options,
@@ -208,8 +216,8 @@ int cox_evaluator_open(const char *dir, const struct cox_evaluator_options *opti
     if (o.poll_ms <= 0 && coxi_place_in_store(dir)) {
         o.poll_ms = STORE_POLL_MS;
     }
-    fill_in(&o);
-    r = copy_names(&o);
+    r = fill_in(&o);
+    r = r == 0 ? copy_names(&o) : r;
     evaluator->options = o;
     evaluator->dir = strdup(dir);
     if (r == 0 && evaluator->dir == NULL) {

@@ -33,10 +33,12 @@ struct cox_eval {
 struct cox_evaluator_options {
     size_t size;
 
-    /* The wait for the first checkpoint; -1: no limit */
+    /* The wait for the first checkpoint; -1: no limit. 0: what
+     * $COX_EVALUATOR_FIRST_TIMEOUT_MS says; without that, the default */
     int first_timeout_ms;
 
-    /* The wait for each later one; -1: no limit */
+    /* The wait for each later one; -1: no limit. 0: what $COX_EVALUATOR_IDLE_TIMEOUT_MS
+     * says; without that, the default */
     int idle_timeout_ms;
 
     /* How often to look into the directory */

@@ -39,14 +39,16 @@ struct cox_options {
      * round-trip time. */
     uint32_t prefetch;
 
-    /* How long cox_open may take. */
+    /* How long cox_open may take. 0: what $COX_OPEN_TIMEOUT_MS says; without that, the
+     * default. */
     int open_timeout_ms;
 
     /* A peer that is silent for this long is lost. */
     int peer_timeout_ms;
 
     /* How long closures may wait without a worker before they fail. While a ps is away,
-     * as long as ps_recovery_ms if that is longer. */
+     * as long as ps_recovery_ms if that is longer. 0: what $COX_WORKER_WAIT_MS says;
+     * without that, the default. */
     int worker_wait_ms;
 
     /* A closure that has crashed its process this many times fails. */
@@ -101,7 +103,8 @@ struct cox_options {
     int checkpoint_on_sigterm;
 
     /* With checkpoint_dir: how long a ps that is lost may take to come back. After
-     * that, and without checkpoint_dir: COX_EPSLOST. */
+     * that, and without checkpoint_dir: COX_EPSLOST. 0: what $COX_PS_RECOVERY_MS says;
+     * without that, the default. */
     int ps_recovery_ms;
 
     /*

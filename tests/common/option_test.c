@@ -200,6 +200,10 @@ TEST(a_flag_takes_true_or_false_only)
     struct config c;
     assert_code(0, parse(&strict, &c, NULL, "--verbose=true"));
     assert_true(c.verbose);
+    assert_code(0, parse(&strict, &c, NULL, "--verbose=0"));
+    assert_false(c.verbose);
+    assert_code(0, parse(&strict, &c, NULL, "--verbose=1"));
+    assert_true(c.verbose);
     assert_code(COX_EINVAL, parse(&strict, &c, NULL, "--verbose=yes"));
     assert_error_names("--verbose");
     assert_error_names("yes");

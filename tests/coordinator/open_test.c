@@ -449,6 +449,22 @@ TEST(daemon_that_is_not_there_is_named_after_the_deadline)
     cox_cluster_free(cluster);
 }
 
+TEST(the_environment_may_say_how_long_an_open_takes)
+{
+    struct cox_cluster *cluster;
+    struct cox_options options = COX_OPTIONS_INIT;
+    assert_code(
+        0, cox_cluster_parse(
+               "{\"ps\": [\"127.0.0.1:1\"], \"worker\": [\"127.0.0.1:1\"]}", &cluster));
+    assert_int_equal(0, setenv("COX_OPEN_TIMEOUT_MS", "250", 1));
+    crew_refused(cluster, &options, COX_ETIMEDOUT, "waited for 250 ms");
+    options.open_timeout_ms = 200; /* the program's word counts */
+    crew_refused(cluster, &options, COX_ETIMEDOUT, "waited for 200 ms");
+    assert_int_equal(0, setenv("COX_PS_RECOVERY_MS", "2 min", 1));
+    crew_refused(cluster, &options, COX_EINVAL, "COX_PS_RECOVERY_MS is '2 min'");
+    cox_cluster_free(cluster);
+}
+
 TEST(port_in_use_ends_a_daemon_with_exit_code_2_and_its_address)
 {
     struct cluster by_hand;
