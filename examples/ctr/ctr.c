@@ -178,6 +178,8 @@ static int open_rows(struct client *client)
     rows.task_bytes = 16384;
     rows.shuffle = 1;
     rows.seed = o->seed;
+    rows.source =
+        strcmp(o->source, "client") == 0 ? COX_SOURCE_CLIENT : COX_SOURCE_WORKER;
     return cox_dataset_create(client->c, &rows, &client->rows);
 }
 

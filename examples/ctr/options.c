@@ -23,6 +23,8 @@ static const char usage[] =
     "s3://BUCKET/PREFIX\n"
     "  --model lr|fm         logistic regression or factorization machine (default "
     "lr)\n"
+    "  --source worker|client   who reads the rows: the client where workers cannot\n"
+    "                        (default worker)\n"
     "  --ps N                parameter servers on this host (default 2)\n"
     "  --workers N           workers on this host (default 2)\n"
     "  --epochs N            passes over the rows (default 6)\n"
@@ -46,6 +48,7 @@ enum {
     OPTION_FORMAT = 256,
     OPTION_RESUME,
     OPTION_CHECKPOINT_DIR,
+    OPTION_SOURCE,
     OPTION_FACTORS_RATE,
     OPTION_FACTORS_L2,
     OPTION_PAIRS,
@@ -186,6 +189,8 @@ static int set(struct options *o, int key, const char *name, const char *text)
         return parse_choice(name, text, "libsvm", "libsvm", &ignored);
     case 'm':
         return parse_choice(name, text, "lr", "fm", &o->model);
+    case OPTION_SOURCE:
+        return parse_choice(name, text, "worker", "client", &o->source);
     case 'r':
         return parse_choice(name, text, "client", "evaluator", &o->role);
     default:
@@ -200,6 +205,7 @@ static const struct option table[] = {
     {"out", required_argument, NULL, 'o'},
     {"checkpoint-dir", required_argument, NULL, OPTION_CHECKPOINT_DIR},
     {"model", required_argument, NULL, 'm'},
+    {"source", required_argument, NULL, OPTION_SOURCE},
     {"ps", required_argument, NULL, 'p'},
     {"workers", required_argument, NULL, 'w'},
     {"epochs", required_argument, NULL, 'e'},
@@ -224,6 +230,7 @@ static const struct options defaults = {
     .role = "client",
     .out = "ctr-out",
     .model = "lr",
+    .source = "worker",
     .ps = 2,
     .workers = 2,
     .epochs = 6,

@@ -12,6 +12,7 @@ struct options {
     const char *out;
     const char *checkpoint_dir; /* <out>/checkpoints, or as given */
     const char *model;          /* "lr" or "fm" */
+    const char *source;         /* who reads the rows: "worker" or "client" */
     int ps;
     int workers;
     int epochs;

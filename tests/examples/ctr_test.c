@@ -76,3 +76,17 @@ TEST(a_malformed_row_is_named_and_ends_training)
     assert_int_equal(2, program_run(&program, argv));
     program_assert_printed(&program, "bad.libsvm:6: ");
 }
+
+TEST(a_client_reads_the_rows_for_its_workers)
+{
+    struct program program;
+    const char *argv[] = {"ctr",    "--source", "client",
+                          "--rows", "5000",     "--epochs",
+                          "2",      "--out",    coxi_test_path("out"),
+                          NULL};
+    assert_int_equal(0, program_run(&program, argv));
+    program_assert_printed(&program, "{\"examples\": 10000,");
+    argv[2] = "nobody";
+    assert_int_equal(2, program_run(&program, argv));
+    program_assert_printed(&program, "--source takes worker or client, not 'nobody'");
+}
