@@ -12,7 +12,8 @@
  * A triggered checkpoint that fails has no caller to tell: cox_stats counts it,
  * cox_checkpoint_error returns its error, and the next one is tried when it is due.
  *
- * cox_close may begin with a checkpoint (checkpoint_at_close), which is the last one.
+ * cox_close may begin with a checkpoint (checkpoint_at_close), which is the last one. One
+ * that is under way then does not count, unless nothing has happened since its cut.
  * Like any other, it lists queued and running closures in its backlog, because those
  * that the close cancels are not done.
  *
@@ -266,9 +267,12 @@ static void end_close(struct cox_coordinator *c, int code, const char *text)
     t->close = false;
     t->close_code = code;
     (void)snprintf(t->close_text, sizeof(t->close_text), "%s", text);
+    (void)pthread_cond_broadcast(&c->life.idle);
 }
 
-static void write_one(struct cox_coordinator *c)
+/* `closes`: cox_close had asked for it when it began. One that was under way by then lacks
+ * what has happened since its cut. */
+static void write_one(struct cox_coordinator *c, bool closes)
 {
     uint64_t number = 0;
     const struct cox_checkpoint_options options = COX_CHECKPOINT_OPTIONS_INIT;
@@ -277,9 +281,8 @@ static void write_one(struct cox_coordinator *c)
     c->saving.code = r;
     (void)snprintf(c->saving.text, sizeof(c->saving.text), "%s",
                    r != 0 ? coxi_error_text() : "");
-    if (c->saving.trigger->close) {
+    if (closes && c->saving.trigger->close) { /* it still waits */
         end_close(c, r, c->saving.text);
-        (void)pthread_cond_broadcast(&c->life.idle);
     }
     c->counts.stats.checkpoints_failed += r != 0;
     c->saving.trigger->again_ms = coxi_now_ms() + (r != 0 ? RETRY_MS : PAUSE_MS);
@@ -326,8 +329,13 @@ static void *trigger_thread(void *arg)
             continue;
         }
         terminate = t->terminate;
+        bool closes = t->close;
+        if (closes && c->life.fatal == 0 && !is_wanted_at_close(c)) {
+            end_close(c, 0, ""); /* the one that was under way has everything */
+            continue;
+        }
         coxi_unlock(&c->lock);
-        write_one(c);
+        write_one(c, closes);
         coxi_lock(&c->lock);
     }
     coxi_unlock(&c->lock);

@@ -2,11 +2,14 @@
  * A run whose checkpoints are in a store of objects (the fake one of this process), which ps
  * write themselves, or which get the shards through the client.
  */
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "common/file.h"
+#include "coordinator/base/call.h"
+#include "coordinator/coordinator.h"
 #include "coxswain/evaluator.h"
 #include "tests/coordinator/crew.h"
 #include "tests/objects/fake_s3.h"
@@ -145,6 +148,66 @@ TEST(what_a_failed_checkpoint_has_left_in_a_store_is_removed_with_the_next)
     assert_int_equal(2, save(&run));
     assert_false(has(&run, "ckpt-1/ps-0-of-2.safetensors"));
     assert_false(has(&run, "ckpt-1/manifest.json"));
+    run_end(&run);
+}
+
+/* ---- closing */
+
+/* A program calls cox_close. */
+static bool is_closing(void *arg)
+{
+    struct cox_coordinator *c = arg;
+    bool is = false;
+    coxi_lock(&c->lock);
+    for (const struct coxi_call *call = c->life.calls; call != NULL;
+         call = call->next) {
+        is = is || strcmp(call->what, "cox_close") == 0;
+    }
+    coxi_unlock(&c->lock);
+    return is;
+}
+
+static bool has_draft(void *arg)
+{
+    return has(arg, "ckpt-1/manifest.json");
+}
+
+/* Lets the store go on once the program closes the client. */
+static void *go_on(void *arg)
+{
+    struct run *run = arg;
+    coxi_test_until(is_closing, run->crew.c, "cox_close");
+    fake_s3_heal(run->fake);
+    fake_s3_release(run->fake);
+    return NULL;
+}
+
+TEST(closing_saves_what_was_done_since_the_cut_of_one_that_is_being_written)
+{
+    struct run run = {.fake = fake_s3_open()};
+    struct cox_progress progress = COX_PROGRESS_INIT;
+    struct cox_options options = COX_OPTIONS_INIT;
+    pthread_t thread;
+    options.checkpoint_dir = dir;
+    options.checkpoint_every_closures = 10;
+    options.checkpoint_at_close = 1;
+    crew_open(&run.crew, N_PS, 2, "counter", &options);
+    run.counters[0] = crew_counter(&run.crew, "c0");
+    run.counters[1] = crew_counter(&run.crew, "c1");
+    fake_s3_fault(run.fake, FAKE_PUT, -1, FAKE_HOLD);
+    count(&run, 10);
+    fake_s3_await_held(run.fake); /* the draft */
+    fake_s3_release(run.fake);
+    coxi_test_until(has_draft, &run, "a draft");
+    fake_s3_await_held(run.fake); /* a shard */
+    count(&run, 5);
+    assert_int_equal(0, pthread_create(&thread, NULL, go_on, &run));
+    crew_close(&run.crew);
+    assert_int_equal(0, pthread_join(thread, NULL));
+    run_open(&run, NULL);
+    assert_code(0, cox_progress(run.crew.c, &progress));
+    assert_int_equal(2, progress.checkpoint);
+    assert_counted(&run, 15);
     run_end(&run);
 }
 
