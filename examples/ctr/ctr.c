@@ -160,6 +160,10 @@ static int open_cluster(struct client *client)
         r = cox_open(cluster, &options, &client->c);
         cox_cluster_free(cluster);
     }
+    if (r == COX_EEXIST && !o->resume) {
+        (void)fprintf(stderr, "ctr: --resume goes on with the run in %s\n",
+                      o->checkpoint_dir);
+    }
     return r;
 }
 
@@ -498,10 +502,10 @@ static int finish(struct client *client)
     (void)cox_profile(client->c, client->train, &profile);
     clear_progress();
     evaluate_verdict(o, &verdict);
-    (void)printf("\n%llu examples in %.1f s (%.0f/s) on %d epochs of %s; checkpoints, "
-                 "eval.jsonl and logs are in %s\n\n",
+    (void)printf("\n%llu examples in %.1f s (%.0f/s) on %d epochs of %s; checkpoints "
+                 "and eval.jsonl are in %s, logs in %s/logs\n\n",
                  (unsigned long long)rows, seconds, (double)rows / seconds, o->epochs,
-                 o->train, o->out);
+                 o->train, o->checkpoint_dir, o->out);
     print_profile(&profile);
     (void)printf(
         "{\"examples\": %llu, \"examples_per_s\": %.0f, \"steps\": %zu, "

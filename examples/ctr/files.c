@@ -36,6 +36,39 @@ static int check_unused(const char *dir)
     return 2;
 }
 
+/* True if both files can be read and have the same bytes. */
+static bool are_same(const char *a, const char *b)
+{
+    static char blocks[2][1 << 16];
+    FILE *files[2] = {fopen(a, "r"), fopen(b, "r")};
+    bool same = files[0] != NULL && files[1] != NULL;
+    size_t n = 1;
+    while (same && n > 0) {
+        n = fread(blocks[0], 1, sizeof(blocks[0]), files[0]);
+        same = fread(blocks[1], 1, sizeof(blocks[1]), files[1]) == n &&
+               memcmp(blocks[0], blocks[1], n) == 0;
+    }
+    for (int i = 0; i < 2; i++) {
+        if (files[i] != NULL) {
+            (void)fclose(files[i]);
+        }
+    }
+    return same;
+}
+
+/* Writes the log, unless it is there already: a run that goes on wants the files with
+ * which it began, and knows them by the time at which they were written. */
+static int generate(const char *path, const struct clicks *log, int part)
+{
+    char made[PATH_MAX];
+    (void)snprintf(made, sizeof(made), "%s.new", path);
+    int r = clicks_generate(made, log, part);
+    if (r == 0 && are_same(made, path)) {
+        return unlink(made);
+    }
+    return r == 0 ? rename(made, path) : r;
+}
+
 static int prepare_data(struct options *o)
 {
     static char train_path[PATH_MAX];
@@ -52,8 +85,7 @@ static int prepare_data(struct options *o)
         struct clicks log = {(size_t)o->rows, o->seed, (uint64_t)o->ids, o->pairs};
         struct clicks test = log;
         test.n_rows = log.n_rows / 10 + 1;
-        if (clicks_generate(train_path, &log, 0) != 0 ||
-            clicks_generate(valid_path, &test, 1) != 0) {
+        if (generate(train_path, &log, 0) != 0 || generate(valid_path, &test, 1) != 0) {
             (void)fprintf(stderr, "ctr: %s: %s\n", o->out, strerror(errno));
             return 2;
         }

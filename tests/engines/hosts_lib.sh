@@ -33,6 +33,16 @@ on() { # HOST COMMAND...
     exec ip netns exec "$network-$host" "$@"
 }
 
+# Sets $gateway to versitygw (a store of objects that speaks S3), compiled unless COX_TEST_VERSITYGW names it.
+find_gateway() {
+    gateway=${COX_TEST_VERSITYGW:-$work/bin/versitygw}
+    if [ ! -x "$gateway" ]; then
+        say "building versitygw"
+        GOPATH=$work/go GOBIN=$work/bin GOFLAGS=-modcacherw \
+            go install github.com/versity/versitygw/cmd/versitygw@v1.8.0 2>"$work/go.log"
+    fi
+}
+
 # Starts a program on a host, as a name that says which.
 start_on() { # HOST NAME COMMAND...
     start "$2" on "$1" "${@:3}"

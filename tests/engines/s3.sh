@@ -23,12 +23,7 @@ export AWS_ENDPOINT_URL=http://10.77.0.1:7070
 
 begin
 trap 'remove_hosts; end' EXIT
-gateway=${COX_TEST_VERSITYGW:-$work/bin/versitygw}
-if [ ! -x "$gateway" ]; then
-    say "building versitygw"
-    GOPATH=$work/go GOBIN=$work/bin GOFLAGS=-modcacherw \
-        go install github.com/versity/versitygw/cmd/versitygw@v1.8.0 2>"$work/go.log"
-fi
+find_gateway
 make_hosts
 "$bin/coxswain" key new run.key >/dev/null
 export COX_KEY_FILE=$work/run.key

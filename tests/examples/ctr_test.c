@@ -90,3 +90,19 @@ TEST(a_client_reads_the_rows_for_its_workers)
     assert_int_equal(2, program_run(&program, argv));
     program_assert_printed(&program, "--source takes worker or client, not 'nobody'");
 }
+
+/* The generated log is written anew, and is still the file that the run knows. */
+TEST(a_run_on_a_generated_log_goes_on)
+{
+    struct program program;
+    const char *argv[] = {
+        "ctr", "--rows", "5000", "--epochs", "1", "--out", coxi_test_path("out"),
+        NULL,  NULL};
+    assert_int_equal(0, program_run(&program, argv));
+    program_assert_printed(&program, "{\"examples\": 5000,");
+    assert_int_equal(2, program_run(&program, argv));
+    program_assert_printed(&program, "--resume");
+    argv[7] = "--resume";
+    assert_int_equal(0, program_run(&program, argv));
+    program_assert_printed(&program, "with 5000 examples done");
+}
