@@ -47,13 +47,13 @@ stop() { # NAME SIGNAL
     unset "pids[$1]"
 }
 
-# Calls a command until it succeeds, at most 60 s.
+# Calls a command until it succeeds, at most 60 s ($tries tries).
 until_true() { # WHAT COMMAND...
     local what=$1 n=0
     shift
     until "$@"; do
         n=$((n + 1))
-        [ "$n" -lt 600 ] || fail "waited in vain: $what"
+        [ "$n" -lt "${tries:-600}" ] || fail "waited in vain: $what"
         sleep 0.1
     done
 }

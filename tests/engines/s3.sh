@@ -98,8 +98,8 @@ train() { # VIA
         fail "not each of 2000000 examples was trained on once"
     python3 -c "import sys; sys.exit(abs($auc - 0.8486) > 0.001)" || fail "the AUC is $auc, not 0.8486"
     [ "$(grep -c auc "store/bucket/$via/eval.jsonl")" -gt 11 ] || fail "results of the two evaluators are missing"
-    # the killed client's may be left; its evaluator ends in its own time
-    until_true "readers have removed their marks" has_few_marks
+    # the killed client's may be left; its evaluator ends 60 s after the last checkpoint
+    tries=1200 until_true "readers have removed their marks" has_few_marks
     ip netns exec "$network-2" "$bin/coxswain" checkpoint verify "s3://bucket/$via" >verify.log ||
         fail "a checkpoint is damaged"
     say "AUC $auc"
