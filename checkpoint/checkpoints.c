@@ -80,7 +80,8 @@ static int locate(const char *path, char ret_dir[PATH_MAX], uint64_t *ret_number
     *ret_number = UINT64_MAX;
     if (coxi_checkpoint_is_one(path) && strncmp(name, "ckpt-", 5) == 0) {
         *ret_number = strtoull(name + 5, NULL, 10);
-        return slash != NULL ? coxi_path(ret_dir, "%.*s", (int)(slash - path + 1), path)
+        return slash != NULL ? coxi_path(ret_dir, "%.*s",
+                                         slash > path ? (int)(slash - path) : 1, path)
                              : coxi_path(ret_dir, ".");
     }
     int r = coxi_path(ret_dir, "%s", path);
@@ -90,12 +91,14 @@ static int locate(const char *path, char ret_dir[PATH_MAX], uint64_t *ret_number
 int coxi_checkpoint_use(const char *path, enum coxi_checkpoint_depth depth,
                         struct coxi_checkpoint **ret)
 {
+    char taken[PATH_MAX];
     char dir[PATH_MAX];
     char one[PATH_MAX];
     uint64_t number = 0;
-    int r = locate(path, dir, &number);
+    int r = coxi_place_take(path, taken);
+    r = r == 0 ? locate(taken, dir, &number) : r;
     if (r == COX_ENOENT) {
-        return coxi_error(r, "%s is no checkpoint and holds none", path);
+        return coxi_error(r, "%s is no checkpoint and holds none", taken);
     }
     if (r == 0) {
         r = coxi_path(one, "%s/ckpt-%" PRIu64, dir, number);

@@ -24,8 +24,8 @@ uint64_t coxi_checkpoints_whole(const char *dir, uint64_t below);
 int coxi_checkpoints_offer(int code, uint64_t older);
 
 /*
- * Opens the checkpoint `path`, or the latest one in directory `path`. COX_ENOENT:
- * `path` is neither. The text of other errors names the next older complete checkpoint.
+ * Opens the checkpoint `path`, or the latest one in directory `path`. It is taken as
+ * users give it (coxi_place_take). COX_ENOENT: `path` is neither; COX_EINVAL. The text of other errors names the next older complete checkpoint.
  */
 int coxi_checkpoint_use(const char *path, enum coxi_checkpoint_depth depth,
                         struct coxi_checkpoint **ret);

@@ -28,6 +28,41 @@ bool coxi_place_in_store(const char *path)
     return coxi_s3_is_url(path);
 }
 
+/* True: "WORD:/...", which was hardly meant as the name of a directory. */
+static bool has_scheme(const char *name)
+{
+    static const char word[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                               "0123456789+.-";
+    size_t len = strspn(name, word);
+    return len > 0 && strncmp(name + len, ":/", 2) == 0;
+}
+
+int coxi_place_take(const char *given, char ret[PATH_MAX])
+{
+    char name[PATH_MAX];
+    int r = coxi_path(name, "%s", given);
+    if (r == 0 && !coxi_place_in_store(given)) {
+        if (has_scheme(given)) {
+            return coxi_error(
+                COX_EINVAL,
+                "%.200s is neither a directory nor s3://BUCKET/PREFIX (if "
+                "a directory is called so: ./%.200s)",
+                given, given);
+        }
+        for (size_t len = strlen(name); len > 1 && name[len - 1] == '/'; len--) {
+            name[len - 1] = '\0';
+        }
+    } else if (r == 0) {
+        const char *bucket = given + strlen("s3://");
+        if (*bucket == '\0' || *bucket == '/') {
+            return coxi_error(COX_EINVAL,
+                              "%.200s names no bucket: say s3://BUCKET/PREFIX", given);
+        }
+        r = coxi_stored_plain(given, name);
+    }
+    return r == 0 ? coxi_path(ret, "%s", name) : r;
+}
+
 int coxi_place_real(const char *path, char ret[PATH_MAX])
 {
     if (!coxi_place_in_store(path)) {

@@ -21,6 +21,15 @@
 /* True: the path lies in a store of objects. Any path. */
 bool coxi_place_in_store(const char *path);
 
+/*
+ * Takes the name of a directory or a place in a store as a user gives it, and says it without
+ * the slashes that mean nothing: those at its end, in a store also several in a row. All
+ * others get names from here, so that client, ps and tools mean the same place by the same
+ * name. COX_EINVAL: it has a scheme ("S3://", "file:/"), but not "s3://", or no bucket, or is
+ * too long. Asks nobody.
+ */
+int coxi_place_take(const char *given, char ret[PATH_MAX]);
+
 /* The one name of an existing directory, or of a prefix, whatever links lead there.
  * COX_ENOENT. */
 int coxi_place_real(const char *path, char ret[PATH_MAX]);

@@ -9,6 +9,7 @@
 #include "checkpoint/checkpoints.h"
 #include "checkpoint/hold.h"
 #include "checkpoint/latest.h"
+#include "checkpoint/place.h"
 #include "cli/checkpoint.h"
 #include "cli/commands.h"
 #include "common/error.h"
@@ -191,12 +192,15 @@ static int list(const char *dir, bool json)
 int coxi_checkpoint_list(int argc, char **argv)
 {
     struct list_config config = {0};
+    char dir[PATH_MAX];
     char **words;
     int code;
     if (!coxi_command_options(&list_program, argc, argv, &config, 1, &words, &code)) {
         return code;
     }
-    return coxi_checkpoint_exit(&list_program, list(words[0], config.json));
+    int r = coxi_place_take(words[0], dir);
+    r = r == 0 ? list(dir, config.json) : r;
+    return coxi_checkpoint_exit(&list_program, r);
 }
 
 /* ---- verify */
@@ -310,12 +314,15 @@ static int verify(const char *dir, bool json)
 int coxi_checkpoint_verify_all(int argc, char **argv)
 {
     struct list_config config = {0};
+    char dir[PATH_MAX];
     char **words;
     int code;
     if (!coxi_command_options(&verify_program, argc, argv, &config, 1, &words, &code)) {
         return code;
     }
-    return coxi_checkpoint_exit(&verify_program, verify(words[0], config.json));
+    int r = coxi_place_take(words[0], dir);
+    r = r == 0 ? verify(dir, config.json) : r;
+    return coxi_checkpoint_exit(&verify_program, r);
 }
 
 /* ---- prune */
@@ -389,6 +396,7 @@ static void tell_fate(void *arg, uint64_t number, enum coxi_fate fate)
 int coxi_checkpoint_prune(int argc, char **argv)
 {
     struct prune_config config = {0};
+    char dir[PATH_MAX];
     char **words;
     int code;
     if (!coxi_command_options(&prune_program, argc, argv, &config, 1, &words, &code)) {
@@ -401,8 +409,11 @@ int coxi_checkpoint_prune(int argc, char **argv)
     const struct coxi_retention retention = {.keep = (uint64_t)config.keep,
                                              .keep_every = (uint64_t)config.keep_every};
     struct pruning pruning = {config.dry_run, config.json ? json_array() : NULL};
-    int r = coxi_checkpoints_prune(words[0], &retention, config.dry_run, tell_fate,
+    int r = coxi_place_take(words[0], dir);
+    if (r == 0) {
+        r = coxi_checkpoints_prune(dir, &retention, config.dry_run, tell_fate,
                                    &pruning);
+    }
     if (config.json && r == 0) {
         r = coxi_checkpoint_print(json_pack("{s:O}", "checkpoints", pruning.lines));
     }

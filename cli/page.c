@@ -130,8 +130,8 @@ int coxi_command_page(int argc, char **argv)
     if (!coxi_command_options(&program, argc, argv, &config, 1, &words, &code)) {
         return code;
     }
-    int r = 0;
-    if (!coxi_place_in_store(words[0]) &&
+    int r = coxi_watcher_check(words[0]);
+    if (r == 0 && !coxi_place_in_store(words[0]) &&
         (stat(words[0], &file) != 0 || !S_ISDIR(file.st_mode))) {
         r = coxi_error(COX_EINVAL,
                        "%s is no directory; the page of a run that serves is at its "

@@ -29,12 +29,22 @@ struct coxi_watcher {
     uint64_t seq;                 /* the newest record that was given */
 };
 
+static const char http_scheme[] = "http://";
+
 /* ---- opening */
 
 static bool is_directory(const char *path)
 {
     struct stat file;
     return stat(path, &file) == 0 && S_ISDIR(file.st_mode);
+}
+
+int coxi_watcher_check(const char *where)
+{
+    char taken[PATH_MAX];
+    return strncmp(where, http_scheme, strlen(http_scheme)) == 0
+               ? 0
+               : coxi_place_take(where, taken);
 }
 
 int coxi_watcher_history(const char *where, char ret_dir[PATH_MAX],
@@ -68,15 +78,14 @@ int coxi_watcher_history(const char *where, char ret_dir[PATH_MAX],
 
 static int find_url(const char *where, char ret[URL_MAX])
 {
-    static const char http[] = "http://";
-    bool has_scheme = strncmp(where, http, sizeof(http) - 1) == 0;
+    bool has_scheme = strncmp(where, http_scheme, strlen(http_scheme)) == 0;
     bool is_port = *where != '\0' && strspn(where, "0123456789") == strlen(where);
     if (!has_scheme && !is_port && strchr(where, ':') == NULL) {
         return coxi_error(COX_EINVAL,
                           "%s is no directory, and no address such as 127.0.0.1:8080",
                           where);
     }
-    int n = snprintf(ret, URL_MAX, "%s%s%s", has_scheme ? "" : http,
+    int n = snprintf(ret, URL_MAX, "%s%s%s", has_scheme ? "" : http_scheme,
                      is_port ? "127.0.0.1:" : "", where);
     if (n < 0 || n >= URL_MAX) {
         return coxi_error(COX_EINVAL, "the address %s is too long", where);
@@ -89,14 +98,18 @@ static int find_url(const char *where, char ret[URL_MAX])
 
 int coxi_watcher_open(const char *where, struct coxi_watcher **ret)
 {
+    int r = coxi_watcher_check(where);
+    if (r != 0) {
+        return r;
+    }
     struct coxi_watcher *watch = calloc(1, sizeof(*watch));
     if (watch == NULL) {
         return coxi_error_memory("the records of a run");
     }
     char dir[PATH_MAX];
     bool is_dir = is_directory(where) || coxi_place_in_store(where);
-    int r = is_dir ? coxi_watcher_history(where, dir, &watch->history)
-                   : find_url(where, watch->url);
+    r = is_dir ? coxi_watcher_history(where, dir, &watch->history)
+               : find_url(where, watch->url);
     if (r != 0) {
         free(watch);
         return r;

@@ -16,6 +16,9 @@
 struct coxi_history;
 struct coxi_watcher;
 
+/* COX_EINVAL: `where` is neither an address nor a place (coxi_place_take). Asks nobody. */
+int coxi_watcher_check(const char *where);
+
 /*
  * Opens the history of a run in the directory `where`, or in `checkpoints` or `logs` there.
  * COX_ENOENT: there is none; COX_EINVAL: `where` is in a store of objects; COX_EIO;

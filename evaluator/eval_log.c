@@ -189,6 +189,7 @@ static int take_lines(struct cox_evals *evals, const char *text, size_t len)
 
 int cox_evals_read(const char *dir, struct cox_evals **ret)
 {
+    char taken[PATH_MAX];
     char path[PATH_MAX];
     uint8_t *text = NULL;
     size_t len = 0;
@@ -199,7 +200,8 @@ int cox_evals_read(const char *dir, struct cox_evals **ret)
     if (evals == NULL) {
         return coxi_error_memory("results of evaluators");
     }
-    int r = coxi_path(path, "%s/eval.jsonl", dir);
+    int r = coxi_place_take(dir, taken);
+    r = r == 0 ? coxi_path(path, "%s/eval.jsonl", taken) : r;
     if (r == 0) {
         r = coxi_place_read(path, EVALS_BYTES_MAX, &text, &len);
     }

@@ -199,13 +199,15 @@ int cox_evaluator_open(const char *dir, const struct cox_evaluator_options *opti
                        struct cox_evaluator **ret)
 {
     struct cox_evaluator_options o = COX_EVALUATOR_OPTIONS_INIT;
+    char taken[PATH_MAX];
     if (dir == NULL || ret == NULL) {
         return coxi_error(COX_EINVAL,
                           "cox_evaluator_open needs a checkpoint directory");
     }
-    int r = options != NULL
-                ? coxi_struct_copy(&o, COXI_STRUCT_EVALUATOR_OPTIONS, options)
-                : 0;
+    int r = coxi_place_take(dir, taken);
+    r = r == 0 && options != NULL
+            ? coxi_struct_copy(&o, COXI_STRUCT_EVALUATOR_OPTIONS, options)
+            : r;
     if (r != 0) {
         return r;
     }
@@ -219,7 +221,7 @@ int cox_evaluator_open(const char *dir, const struct cox_evaluator_options *opti
     r = fill_in(&o);
     r = r == 0 ? copy_names(&o) : r;
     evaluator->options = o;
-    evaluator->dir = strdup(dir);
+    evaluator->dir = strdup(taken);
     if (r == 0 && evaluator->dir == NULL) {
         r = coxi_error_memory("an evaluator");
     }

@@ -41,12 +41,14 @@
 
 int coxi_save_prepare(const char *dir, char **ret)
 {
+    char taken[PATH_MAX];
     char real[PATH_MAX];
-    int r = coxi_place_try(dir);
+    int r = coxi_place_take(dir, taken);
+    r = r == 0 ? coxi_place_try(taken) : r;
     if (r != 0) {
         return coxi_error(r, "checkpoint directory: %s", coxi_error_text());
     }
-    r = coxi_place_real(dir, real);
+    r = coxi_place_real(taken, real);
     if (r != 0) {
         return r == COX_ENOENT ? coxi_error(COX_EIO, "%s", coxi_error_text()) : r;
     }

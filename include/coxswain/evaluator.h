@@ -62,7 +62,7 @@ struct cox_evaluator_options {
 #define COX_EVALUATOR_OPTIONS_INIT COX_INIT(cox_evaluator_options)
 
 /* `dir` is the checkpoint directory, which need not exist yet, or s3://BUCKET/PREFIX. Needs
- * no coordinator. */
+ * no coordinator. COX_EINVAL: it is neither. */
 COX_API int cox_evaluator_open(const char *dir,
                                const struct cox_evaluator_options *options,
                                struct cox_evaluator **ret);

@@ -14,7 +14,8 @@ struct cox_options {
     size_t size;
 
     /* The directory for checkpoints, made if missing, or "s3://BUCKET/PREFIX": a place in a
-     * store of objects (docs/checkpoints.md). NULL: no checkpoints. */
+     * store of objects (docs/checkpoints.md). Other names like "WORD:/..." are refused
+     * (COX_EINVAL). NULL: no checkpoints. */
     const char *checkpoint_dir;
 
     /* Of a local cluster: the directory for logs and the output of steps (step.h).

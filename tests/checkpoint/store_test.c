@@ -346,3 +346,48 @@ TEST(paths_lead_out_of_no_root_in_a_store)
     assert_int_equal(1, fake_s3_objects(fake));
     fake_s3_close_clean(fake);
 }
+
+/* ---- names of places */
+
+TEST(a_place_has_one_name)
+{
+    static const char *const names[][2] = {
+        {"s3://bucket", "s3://bucket"},
+        {"s3://bucket/", "s3://bucket"},
+        {"s3://bucket//x", "s3://bucket/x"},
+        {"s3://bucket/a//b///c//", "s3://bucket/a/b/c"},
+        {"dir", "dir"},
+        {"dir/", "dir"},
+        {"/a/ckpt-3//", "/a/ckpt-3"},
+        {"/", "/"},
+        {"//", "/"},
+        {"./S3://bucket/x", "./S3://bucket/x"},
+        {"a b:/x", "a b:/x"},
+        {"dir/file:/x", "dir/file:/x"},
+        {"10:30", "10:30"},
+    };
+    char taken[PATH_MAX];
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        assert_code(0, coxi_place_take(names[i][0], taken));
+        assert_string_equal(names[i][1], taken);
+    }
+}
+
+TEST(a_name_with_another_scheme_is_no_place)
+{
+    static const char *const wrong[] = {
+        "S3://bucket/x", "s3:/bucket/x", "s3a://bucket/x", "http://host/x", "file:///x",
+        "svn+ssh://a/b", "s3:/"};
+    char taken[PATH_MAX] = "as before";
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+        assert_code(COX_EINVAL, coxi_place_take(wrong[i], taken));
+        assert_error_names(wrong[i]);
+        assert_error_names("neither a directory nor s3://BUCKET/PREFIX");
+    }
+    static const char *const without[] = {"s3://", "s3:///bucket/x", "s3:////"};
+    for (size_t i = 0; i < sizeof(without) / sizeof(*without); i++) {
+        assert_code(COX_EINVAL, coxi_place_take(without[i], taken));
+        assert_error_names("names no bucket");
+    }
+    assert_string_equal("as before", taken);
+}

@@ -133,6 +133,18 @@ TEST(every_command_has_help_and_refuses_what_it_does_not_know)
     assert_prints("no command 'sail'", 2, "sail", NULL, NULL, NULL, NULL);
 }
 
+TEST(no_command_takes_a_mistyped_store)
+{
+    static const char *const commands[] = {"list", "show", "verify"};
+    static const char text[] = "neither a directory nor s3://BUCKET/PREFIX";
+    for (size_t i = 0; i < 3; i++) {
+        assert_prints(text, 1, commands[i], "S3://b/run", NULL, NULL, NULL);
+    }
+    assert_prints(text, 1, "diff", "S3://b/run", "s3:/b/run", NULL, NULL);
+    assert_prints(text, 1, "export", "file:///run", "out.npz", NULL, NULL);
+    assert_prints(text, 1, "prune", "--keep", "1", "s3a://b/run", NULL);
+}
+
 /* ---- show */
 
 TEST(show_takes_chosen_variables_and_tells_the_value_of_steps)

@@ -332,6 +332,9 @@ TEST(tools_say_what_is_missing)
         assert_prints(i == 3 ? 2 : 1,
                       (const char *[]){"coxswain", commands[i], "s3://b/run", NULL},
                       "the run's log_dir");
+        assert_prints(i == 3 ? 2 : 1,
+                      (const char *[]){"coxswain", commands[i], "s3:/b/run", NULL},
+                      "neither a directory nor s3://BUCKET/PREFIX");
     }
     assert_prints(2, (const char *[]){"coxswain", "page", empty, NULL},
                   "metrics.jsonl");

@@ -211,6 +211,27 @@ TEST(closing_saves_what_was_done_since_the_cut_of_one_that_is_being_written)
     run_end(&run);
 }
 
+/* ---- names of places */
+
+/* A mistyped scheme would be a directory called "S3:". */
+TEST(a_directory_that_looks_like_another_store_is_refused)
+{
+    static const char *const wrong[] = {"S3://bucket/x", "file:///x", "s3:///bucket/x"};
+    struct cox_evaluator *evaluator;
+    struct cox_evals *evals;
+    struct cox_cluster *cluster;
+    assert_code(0, cox_cluster_local(1, 1, &cluster));
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+        struct cox_options options = COX_OPTIONS_INIT;
+        options.checkpoint_dir = wrong[i];
+        crew_refused(cluster, &options, COX_EINVAL, "s3://BUCKET/PREFIX");
+        assert_code(COX_EINVAL, cox_evaluator_open(wrong[i], NULL, &evaluator));
+        assert_code(COX_EINVAL, cox_evals_read(wrong[i], &evals));
+        assert_error_names("s3://BUCKET/PREFIX");
+    }
+    cox_cluster_free(cluster);
+}
+
 /* ---- an evaluator */
 
 TEST(an_evaluator_reads_from_a_store_and_reports_there)
