@@ -165,7 +165,10 @@ static int prepare_directory(struct cox_coordinator *c, uint64_t end_ms)
     int r = coxi_save_via(c->options.checkpoint_via, &c->saving.via_client);
     coxi_disk_give_up_at(end_ms);
     r = r == 0 ? coxi_save_prepare(c->options.checkpoint_dir, &c->saving.dir) : r;
-    r = r == 0 ? coxi_resume_claim(c) : r;
+    if (r == 0) {
+        c->options.checkpoint_dir = c->saving.dir; /* also the root of a local ps */
+        r = coxi_resume_claim(c);
+    }
     coxi_disk_give_up_at(UINT64_MAX);
     return coxi_opening_code(c, r);
 }

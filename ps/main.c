@@ -111,6 +111,7 @@ struct daemon {
     uint64_t end_ms; /* there was a signal: when to end at the latest; 0: none */
     struct coxi_registered registered;
     atomic_bool taken; /* another living process has this index */
+    char root[PATH_MAX];
 };
 
 /* ---- keys that come and go */
@@ -221,14 +222,25 @@ static void on_taken(void *arg)
     coxi_loop_stop(daemon->loop);
 }
 
-static int check_root(const char *root)
+/* Names the root as clients name what lies beneath it. *ret is NULL without one. */
+static int take_root(const char *given, char buffer[PATH_MAX], const char **ret)
 {
-    return root == NULL || *root == '/' || coxi_place_in_store(root)
-               ? 0
-               : coxi_error(COX_EINVAL,
-                            "--checkpoint-root=%s is neither an absolute path nor "
-                            "s3://BUCKET/PREFIX",
-                            root);
+    if (given == NULL) {
+        *ret = NULL;
+        return 0;
+    }
+    if (*given != '/' && !coxi_place_in_store(given)) {
+        return coxi_error(COX_EINVAL,
+                          "--checkpoint-root=%s is neither an absolute path nor "
+                          "s3://BUCKET/PREFIX",
+                          given);
+    }
+    int r = coxi_place_take(given, buffer);
+    if (r != 0) {
+        return coxi_error(r, "--checkpoint-root: %s", coxi_error_text());
+    }
+    *ret = buffer;
+    return 0;
 }
 
 /* Reads the keys of --run-keys. A run could restore the checkpoint of another if each
@@ -301,10 +313,9 @@ static int run(const struct config *config, struct coxi_keyring *keys)
                       .connections_max = (uint32_t)config->run_connections_max},
         .key = &config->daemon.key,
         .local_path = coxi_daemon_local_path(&config->daemon),
-        .checkpoint_root = config->checkpoint_root,
         .timed = config->http.address != NULL,
     };
-    int r = check_root(config->checkpoint_root);
+    int r = take_root(config->checkpoint_root, daemon.root, &ps.checkpoint_root);
     if (r == 0) {
         ps.keys = keys;
         ps.runs_max = config->runs > 0 ? (uint32_t)config->runs : UINT32_MAX;

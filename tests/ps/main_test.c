@@ -59,6 +59,7 @@ TEST(ps_program_takes_an_absolute_path_as_its_checkpoint_root)
     program_assert_refuses(
         name, "--checkpoint-root=checkpoints",
         "--checkpoint-root=checkpoints is neither an absolute path nor s3://");
+    program_assert_refuses(name, "--checkpoint-root=s3:///x", "names no bucket");
 }
 
 /* Other users of this host reach loopback addresses, too. */

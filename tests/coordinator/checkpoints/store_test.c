@@ -13,6 +13,7 @@
 #include "coxswain/evaluator.h"
 #include "tests/coordinator/crew.h"
 #include "tests/objects/fake_s3.h"
+#include "tests/program.h"
 #include "tests/test.h"
 
 enum { N_PS = 2 };
@@ -230,6 +231,55 @@ TEST(a_directory_that_looks_like_another_store_is_refused)
         assert_error_names("s3://BUCKET/PREFIX");
     }
     cox_cluster_free(cluster);
+}
+
+/* ---- slashes that mean nothing */
+
+TEST(a_local_cluster_writes_to_a_prefix_with_several_slashes)
+{
+    struct run run = {.fake = fake_s3_open()};
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.checkpoint_dir = "s3://bucket//runs//clicks//";
+    crew_open(&run.crew, 1, 1, "counter", &options);
+    run.counters[0] = crew_counter(&run.crew, "c0");
+    assert_int_equal(1, save(&run));
+    assert_true(has(&run, "ckpt-1/ps-0-of-1.safetensors"));
+    run_end(&run);
+}
+
+TEST(a_root_with_several_slashes_is_that_of_its_clients)
+{
+    struct run run = {.fake = fake_s3_open()};
+    struct program ps;
+    struct program worker;
+    struct cox_cluster *cluster;
+    char listen[300];
+    char at[300];
+    char address[256];
+    char json[900];
+    (void)snprintf(at, sizeof(at), "ipc://%s", coxi_test_path("ps"));
+    const char *const argv[] = {"coxswain-ps", "--listen", at,
+                                "--checkpoint-root=s3://bucket//runs//", NULL};
+    program_start(&ps, argv);
+    program_wait_printed(&ps, "event=listening");
+    (void)snprintf(listen, sizeof(listen), "ipc://%s", coxi_test_path("worker"));
+    daemon_start(&worker, "coxswain-worker", 0, listen, address);
+    (void)snprintf(json, sizeof(json), "{\"ps\": [\"%s\"], \"worker\": [\"%s\"]}", at,
+                   address);
+    assert_code(0, cox_cluster_parse(json, &cluster));
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.checkpoint_dir = "s3://bucket/runs//clicks";
+    assert_code(0, cox_open(cluster, &options, &run.crew.c));
+    (void)crew_counter(&run.crew, "c0");
+    assert_int_equal(1, save(&run));
+    assert_true(has(&run, "ckpt-1/ps-0-of-1.safetensors"));
+    assert_code(0, cox_close(run.crew.c, 5000));
+    cox_cluster_free(cluster);
+    program_kill(&worker, SIGKILL);
+    (void)program_wait(&worker);
+    program_kill(&ps, SIGKILL);
+    (void)program_wait(&ps);
+    fake_s3_close_clean(run.fake);
 }
 
 /* ---- an evaluator */
