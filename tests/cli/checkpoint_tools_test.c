@@ -13,6 +13,7 @@
 #include "common/file.h"
 #include "tests/checkpoint/sample.h"
 #include "tests/loaded.h"
+#include "tests/objects/fake_s3.h"
 #include "tests/program.h"
 #include "tests/test.h"
 
@@ -143,6 +144,34 @@ TEST(no_command_takes_a_mistyped_store)
     assert_prints(text, 1, "diff", "S3://b/run", "s3:/b/run", NULL, NULL);
     assert_prints(text, 1, "export", "file:///run", "out.npz", NULL, NULL);
     assert_prints(text, 1, "prune", "--keep", "1", "s3a://b/run", NULL);
+}
+
+static void assert_slash_means_nothing(const char *dir)
+{
+    char one[300];
+    char whole[300];
+    char text[400];
+    (void)snprintf(one, sizeof(one), "%s/ckpt-1/", dir);
+    (void)snprintf(whole, sizeof(whole), "%s/", dir);
+    (void)snprintf(text, sizeof(text), "%s/ckpt-1: complete\n", dir);
+    assert_prints(text, 0, "verify", one, NULL, NULL, NULL);
+    assert_prints(text, 0, "verify", whole, NULL, NULL, NULL);
+    assert_prints("checksums are right", 0, "show", one, NULL, NULL, NULL);
+    (void)snprintf(text, sizeof(text), "of %s/ckpt-1 are in ", dir);
+    assert_prints(text, 0, "export", one, coxi_test_path("one.npz"), NULL, NULL);
+    assert_prints(text, 0, "export", whole, coxi_test_path("whole.npz"), NULL, NULL);
+    assert_int_equal(0, unlink(coxi_test_path("one.npz")));
+    assert_int_equal(0, unlink(coxi_test_path("whole.npz")));
+}
+
+TEST(a_slash_at_the_end_means_nothing)
+{
+    struct fake_s3 *fake = fake_s3_open();
+    write_some(coxi_test_path("d"), 1, 1);
+    write_some("s3://bucket/run", 1, 1);
+    assert_slash_means_nothing(coxi_test_path("d"));
+    assert_slash_means_nothing("s3://bucket/run");
+    fake_s3_close_clean(fake);
 }
 
 /* ---- show */
