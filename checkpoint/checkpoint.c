@@ -24,6 +24,12 @@ int coxi_opening_fault(struct coxi_opening *opening, int code)
     return 0;
 }
 
+/* True: of the files only the headers are read. */
+static bool reads_headers(enum coxi_checkpoint_depth depth)
+{
+    return depth == COXI_CHECKPOINT_LISTED || depth == COXI_CHECKPOINT_GLANCED;
+}
+
 /* ---- shards */
 
 static int check_metadata(const struct coxi_st_file *shard, const char *file,
@@ -74,7 +80,7 @@ static int open_file(const struct coxi_opening *opening,
                      struct coxi_st_file **ret)
 {
     const struct coxi_manifest_shard *shard = &link->manifest->shards[ps];
-    bool is_listed = opening->depth == COXI_CHECKPOINT_LISTED;
+    bool is_listed = reads_headers(opening->depth);
     bool jumps = !is_listed && opening->depth != COXI_CHECKPOINT_PROVED;
     struct coxi_st_file *opened = NULL;
     char file[PATH_MAX];
@@ -103,6 +109,7 @@ static enum coxi_overlay_rows rows_of(enum coxi_checkpoint_depth depth)
     case COXI_CHECKPOINT_STREAMED:
         return COXI_OVERLAY_STREAMED;
     case COXI_CHECKPOINT_LISTED:
+    case COXI_CHECKPOINT_GLANCED:
     case COXI_CHECKPOINT_PROVED:
         break;
     }
@@ -156,7 +163,7 @@ static int check_backlog(struct coxi_opening *opening)
     const struct coxi_manifest_shard *backlog = &checkpoint->manifest->backlog;
     struct coxi_backlog_file *file = NULL;
     char path[PATH_MAX];
-    if (backlog->bytes == 0 || opening->depth == COXI_CHECKPOINT_LISTED) {
+    if (backlog->bytes == 0 || reads_headers(opening->depth)) {
         return 0;
     }
     int r = coxi_path(path, "%s/%s", checkpoint->path, backlog->file);
@@ -192,8 +199,8 @@ static int open_all(struct coxi_opening *opening, const char *path)
 {
     struct coxi_checkpoint *checkpoint = opening->checkpoint;
     int r = coxi_path(checkpoint->path, "%s", path);
-    if (r == 0) {
-        r = coxi_hold_take(path, &checkpoint->hold);
+    if (r == 0 && opening->depth != COXI_CHECKPOINT_GLANCED) {
+        r = coxi_hold_try(path, &checkpoint->hold);
     }
     if (r == 0) {
         r = coxi_chain_read(path, &opening->chain);
@@ -243,13 +250,22 @@ int coxi_checkpoint_open(const char *path, enum coxi_checkpoint_depth depth,
 }
 
 int coxi_checkpoint_verify(const char *path, void (*fault)(void *arg, const char *text),
-                           void *arg)
+                           void *arg, bool *ret_held)
 {
     struct coxi_opening opening = {
         .depth = COXI_CHECKPOINT_STREAMED, .fault = fault, .arg = arg};
     int r = open_with(&opening, path);
+    const struct coxi_checkpoint *opened = opening.checkpoint;
+    if (ret_held != NULL && opened != NULL && opened->hold != NULL) {
+        *ret_held = *ret_held && coxi_checkpoint_is_held(opened);
+    }
     coxi_checkpoint_close(opening.checkpoint);
     return opening.code != 0 ? opening.code : r;
+}
+
+bool coxi_checkpoint_is_held(const struct coxi_checkpoint *checkpoint)
+{
+    return checkpoint->hold != NULL && coxi_hold_protects(checkpoint->hold);
 }
 
 void coxi_checkpoint_close(struct coxi_checkpoint *checkpoint)

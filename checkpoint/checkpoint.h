@@ -7,7 +7,8 @@
  * and that each variable of the manifest is there with type and shape. The files are
  * not trusted.
  *
- * The pruner does not delete an open checkpoint (checkpoint/hold.h). From a store, shards are
+ * The pruner does not delete an open checkpoint (checkpoint/hold.h), unless the reader's
+ * credentials may not write to its store (coxi_checkpoint_is_held). From a store, shards are
  * copied into files without a name in $TMPDIR first, because readers jump about in them;
  * only readers that do not want the values read them in the store.
  *
@@ -67,8 +68,10 @@ enum coxi_checkpoint_depth {
     /* Everything is checked: for one pass over the values, with little memory. Tables
      * of a chain are readable only by coxi_st_stream() */
     COXI_CHECKPOINT_STREAMED,
-    /* Everything but the shards' checksums is checked: for lists of many checkpoints */
+    /* Everything but the shards' checksums and the backlog is checked */
     COXI_CHECKPOINT_LISTED,
+    /* The same, for lists of many checkpoints: the pruner may delete it meanwhile */
+    COXI_CHECKPOINT_GLANCED,
     /* Everything is checked, and no values are read after that: to find out whether it
      * could be loaded. Copies nothing from a store */
     COXI_CHECKPOINT_PROVED,
@@ -82,10 +85,14 @@ int coxi_checkpoint_open(const char *path, enum coxi_checkpoint_depth depth,
                          struct coxi_checkpoint **ret);
 void coxi_checkpoint_close(struct coxi_checkpoint *checkpoint); /* takes NULL */
 
+/* False: the pruner may delete the checkpoint, although it is open. */
+bool coxi_checkpoint_is_held(const struct coxi_checkpoint *checkpoint);
+
 /* Makes the same checks as opening, but goes on after a fault, and calls `fault` with a
- * text for each. Returns the code of the first fault, or 0. */
+ * text for each. Returns the code of the first fault, or 0. *ret_held (it may be NULL) is set
+ * to false if the pruner could delete the checkpoint meanwhile; otherwise it is left. */
 int coxi_checkpoint_verify(const char *path, void (*fault)(void *arg, const char *text),
-                           void *arg);
+                           void *arg, bool *ret_held);
 
 /* Returns a part of `variable`, or NULL. `variable` must come from the checkpoint's own
  * manifest. */

@@ -89,12 +89,13 @@ static bool is_locked(const char *path)
 
 /* ---- in a store */
 
+/* COX_EDENIED: the credentials may only read. */
 static int write_mark(struct coxi_hold *hold)
 {
     static const char says[] =
         "A process reads this checkpoint. It writes this again and again.\n";
-    return coxi_stored_code(coxi_s3_put(hold->s3, hold->key, says, sizeof(says) - 1,
-                                        COXI_S3_ALWAYS, NULL, NULL));
+    return coxi_s3_put(hold->s3, hold->key, says, sizeof(says) - 1, COXI_S3_ALWAYS,
+                       NULL, NULL);
 }
 
 static void *keep(void *arg)
@@ -125,7 +126,8 @@ static int split(const char *path, char ret_dir[PATH_MAX], const char **ret_name
     return coxi_path(ret_dir, "%.*s", (int)(slash - path), path);
 }
 
-static int hold_in_store(const char *path, struct coxi_hold *hold)
+/* `must`: a hold without a mark is none. */
+static int hold_in_store(const char *path, bool must, struct coxi_hold *hold)
 {
     static const struct coxi_s3_limits limits = {.connect_ms = 5000,
                                                  .stall_s = 10,
@@ -147,10 +149,16 @@ static int hold_in_store(const char *path, struct coxi_hold *hold)
     (void)snprintf(hold->key, sizeof(hold->key), "readers/%.40s-%016" PRIx64, name,
                    coxi_random_id());
     r = write_mark(hold);
+    if (r == COX_EDENIED && !must) {
+        coxi_s3_close(hold->s3);
+        hold->s3 = NULL;
+        r = 0;
+    }
+    r = coxi_stored_code(r);
     if (r == 0) { /* only now: see hold.h */
         r = coxi_manifest_find(real);
     }
-    if (r == 0) {
+    if (r == 0 && hold->s3 != NULL) {
         r = coxi_thread_start(&hold->thread, "cox:hold", keep, hold);
         hold->started = r == 0;
     }
@@ -226,7 +234,7 @@ void coxi_hold_forget_dead(const char *dir)
 
 /* ---- the interface */
 
-int coxi_hold_take(const char *path, struct coxi_hold **ret)
+static int take(const char *path, bool must, struct coxi_hold **ret)
 {
     struct coxi_hold *hold = calloc(1, sizeof(*hold));
     if (hold == NULL) {
@@ -235,7 +243,7 @@ int coxi_hold_take(const char *path, struct coxi_hold **ret)
     hold->fd = -1;
     coxi_mutex_init(&hold->lock);
     coxi_cond_init(&hold->changed);
-    int r = coxi_place_in_store(path) ? hold_in_store(path, hold)
+    int r = coxi_place_in_store(path) ? hold_in_store(path, must, hold)
                                       : lock_manifest(path, &hold->fd);
     if (r != 0) {
         char text[COXI_ERROR_TEXT_MAX];
@@ -245,6 +253,21 @@ int coxi_hold_take(const char *path, struct coxi_hold **ret)
     }
     *ret = hold;
     return 0;
+}
+
+int coxi_hold_take(const char *path, struct coxi_hold **ret)
+{
+    return take(path, true, ret);
+}
+
+int coxi_hold_try(const char *path, struct coxi_hold **ret)
+{
+    return take(path, false, ret);
+}
+
+bool coxi_hold_protects(const struct coxi_hold *hold)
+{
+    return hold->fd >= 0 || hold->s3 != NULL;
 }
 
 void coxi_hold_release(struct coxi_hold *hold)

@@ -9,7 +9,8 @@
  * COXI_HOLD_S by the store's clock. The reader makes its mark and then looks whether the
  * checkpoint is there; the pruner takes the checkpoint back to a draft
  * (checkpoint/draft.h) and then looks for marks. So one of them sees the other. A process
- * that stands still for longer loses its hold: its reads then fail.
+ * that stands still for longer loses its hold: its reads then fail. A reader whose credentials
+ * may not write makes no mark, and reads without a hold.
  *
  * Threads: any. All functions block.
  */
@@ -29,6 +30,12 @@ struct coxi_hold;
  * COX_ENOMEM.
  */
 int coxi_hold_take(const char *path, struct coxi_hold **ret);
+
+/* The same for those who only read: if their credentials may not write the mark, they get
+ * a hold that holds nothing. coxi_hold_protects: false for such a hold. */
+int coxi_hold_try(const char *path, struct coxi_hold **ret);
+bool coxi_hold_protects(const struct coxi_hold *hold);
+
 /* Takes NULL. In a store this takes up to a second if the store does not answer. */
 void coxi_hold_release(struct coxi_hold *hold);
 

@@ -45,6 +45,15 @@ int coxi_checkpoint_exit(const struct coxi_program *program, int r)
     return COXI_EXIT_FAILED;
 }
 
+void coxi_checkpoint_warn(const struct coxi_program *program, const char *dir)
+{
+    (void)fflush(stdout);
+    (void)fprintf(stderr,
+                  "%s: warning: the credentials may not write to %s, so a checkpoint "
+                  "may be deleted while this reads it\n",
+                  program->name, dir);
+}
+
 /* ---- output */
 
 int coxi_checkpoint_print(json_t *object)

@@ -19,6 +19,9 @@ int coxi_checkpoint_prune(int argc, char **argv);
 /* The exit code for a result `r`; prints the error text. */
 int coxi_checkpoint_exit(const struct coxi_program *program, int r);
 
+/* Warns that nothing keeps the checkpoints of `dir` from being deleted while this reads. */
+void coxi_checkpoint_warn(const struct coxi_program *program, const char *dir);
+
 /* Prints the object on a line and drops it. */
 int coxi_checkpoint_print(json_t *object);
 

@@ -274,6 +274,9 @@ static int export_to(const char *dir, const char *out, const struct config *conf
     if (r != 0) {
         return r;
     }
+    if (!coxi_checkpoint_is_held(checkpoint)) {
+        coxi_checkpoint_warn(&program, dir);
+    }
     json_t *chosen = chosen_json(checkpoint, config);
     size_t n = json_array_size(chosen);
     if (n == 0) {

@@ -84,7 +84,7 @@ static struct line describe(const char *dir, const struct coxi_listed *listed,
     int r = coxi_path(path, "%s/ckpt-%" PRIu64, dir, listed->number);
     if (r == 0) {
         line.is_read = coxi_hold_is_taken(path);
-        r = coxi_checkpoint_open(path, COXI_CHECKPOINT_LISTED, &checkpoint);
+        r = coxi_checkpoint_open(path, COXI_CHECKPOINT_GLANCED, &checkpoint);
     }
     if (r == 0) {
         count(checkpoint, &line);
@@ -224,6 +224,7 @@ struct verifying {
     bool json;
     json_t *faults; /* its faults */
     size_t n_faults;
+    bool held;
 };
 
 static void tell_fault(void *arg, const char *text)
@@ -243,7 +244,7 @@ static bool verify_one(struct verifying *v, const char *path, json_t *all)
     size_t before = v->n_faults;
     v->path = path;
     v->faults = json_array();
-    int r = coxi_checkpoint_verify(path, tell_fault, v);
+    int r = coxi_checkpoint_verify(path, tell_fault, v, &v->held);
     if (r != 0 && v->n_faults == before) {
         tell_fault(v, coxi_error_text());
     }
@@ -292,7 +293,7 @@ static int verify_directory(struct verifying *v, const char *dir, json_t *checkp
 
 static int verify(const char *dir, bool json)
 {
-    struct verifying v = {.json = json};
+    struct verifying v = {.json = json, .held = true};
     json_t *checkpoints = json_array();
     int r = 0;
     if (coxi_checkpoint_is_one(dir)) {
@@ -304,6 +305,9 @@ static int verify(const char *dir, bool json)
         (void)coxi_checkpoint_print(json_pack("{s:O}", "checkpoints", checkpoints));
     }
     json_decref(checkpoints);
+    if (!v.held) {
+        coxi_checkpoint_warn(&verify_program, dir);
+    }
     if (r == 0 && v.n_faults > 0) {
         r = coxi_error(COX_EFORMAT, "%zu fault%s", v.n_faults,
                        v.n_faults > 1 ? "s" : "");

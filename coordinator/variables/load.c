@@ -69,7 +69,7 @@ static int loading_new(const struct coxi_checkpoint *checkpoint, size_t n_items_
     if (r == 0) {
         r = loading->items == NULL || loading->path == NULL
                 ? coxi_error_memory("loading a checkpoint")
-                : coxi_hold_take(loading->path, &loading->hold);
+                : coxi_hold_try(loading->path, &loading->hold);
     }
     if (r != 0) {
         coxi_loading_unref(loading);

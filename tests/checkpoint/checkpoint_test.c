@@ -190,11 +190,12 @@ TEST(every_damaged_file_is_told)
     int n_faults = 0;
     sample_write(coxi_test_dir(), &sample);
     const char *path = coxi_test_path("ckpt-3");
-    assert_code(0, coxi_checkpoint_verify(path, count_fault, &n_faults));
+    assert_code(0, coxi_checkpoint_verify(path, count_fault, &n_faults, NULL));
     assert_int_equal(0, n_faults);
     assert_int_equal(0, truncate(coxi_test_path("ckpt-3/ps-0-of-3.safetensors"), 99));
     assert_int_equal(0, unlink(coxi_test_path("ckpt-3/ps-2-of-3.safetensors")));
-    assert_code(COX_EFORMAT, coxi_checkpoint_verify(path, count_fault, &n_faults));
+    assert_code(COX_EFORMAT,
+                coxi_checkpoint_verify(path, count_fault, &n_faults, NULL));
     assert_int_equal(2, n_faults);
 }
 

@@ -225,6 +225,49 @@ TEST(a_reader_that_has_died_keeps_its_checkpoint_in_a_store_for_a_while)
     fake_s3_close_clean(fake);
 }
 
+static void fail_at_fault(void *arg, const char *text)
+{
+    (void)arg;
+    fail_msg("a fault: %s", text);
+}
+
+TEST(a_reader_that_may_not_write_reads_without_a_mark)
+{
+    static const char one[] = "s3://bucket/runs/a/ckpt-1";
+    struct coxi_checkpoint *reader;
+    struct coxi_hold *hold = NULL;
+    bool held = true;
+    fake = fake_s3_open();
+    write_some(1, 2);
+    assert_code(0, coxi_checkpoint_verify(one, fail_at_fault, NULL, &held));
+    assert_true(held);
+    fake_s3_fault(fake, FAKE_PUT, -1, FAKE_DENY);
+    assert_code(COX_EIO, coxi_hold_take(one, &hold));
+    assert_code(COX_ENOENT, coxi_hold_try("s3://bucket/runs/a/ckpt-9", &hold));
+    assert_code(0, coxi_checkpoint_verify(one, fail_at_fault, NULL, &held));
+    assert_false(held);
+    assert_code(0, coxi_checkpoint_open(one, COXI_CHECKPOINT_STREAMED, &reader));
+    assert_false(coxi_checkpoint_is_held(reader));
+    fake_s3_heal(fake);
+    assert_fates("2n 1d ", 1);
+    coxi_checkpoint_close(reader);
+    fake_s3_close_clean(fake);
+}
+
+TEST(a_list_of_checkpoints_in_a_store_writes_nothing)
+{
+    struct coxi_checkpoint *checkpoint;
+    fake = fake_s3_open();
+    write_some(1, 1);
+    int n = fake_s3_count(fake, FAKE_PUT);
+    assert_code(0, coxi_checkpoint_open("s3://bucket/runs/a/ckpt-1",
+                                        COXI_CHECKPOINT_GLANCED, &checkpoint));
+    assert_int_equal(n, fake_s3_count(fake, FAKE_PUT));
+    assert_false(coxi_checkpoint_is_held(checkpoint));
+    coxi_checkpoint_close(checkpoint);
+    fake_s3_close_clean(fake);
+}
+
 static void *delete_first(void *arg)
 {
     *(int *)arg = coxi_draft_delete(dir, 1);

@@ -174,6 +174,29 @@ TEST(a_slash_at_the_end_means_nothing)
     fake_s3_close_clean(fake);
 }
 
+TEST(credentials_that_may_only_read_look_at_checkpoints)
+{
+    static const char dir[] = "s3://bucket/run";
+    static const char warning[] = "warning: the credentials may not write";
+    struct fake_s3 *fake = fake_s3_open();
+    write_some(dir, 1, 2);
+    fake_s3_fault(fake, FAKE_PUT, -1, FAKE_DENY);
+    char *output = tool(0, "list", dir, NULL, NULL, NULL);
+    assert_non_null(strstr(output, "complete, LATEST\n"));
+    assert_null(strstr(output, "403"));
+    assert_null(strstr(output, warning));
+    free(output);
+    output = tool(0, "verify", dir, NULL, NULL, NULL);
+    assert_non_null(strstr(output, "s3://bucket/run/ckpt-1: complete\n"));
+    const char *first = strstr(output, warning);
+    assert_non_null(first);
+    assert_null(strstr(first + 1, warning));
+    free(output);
+    assert_prints(warning, 0, "export", dir, coxi_test_path("out.npz"), NULL, NULL);
+    fake_s3_heal(fake);
+    fake_s3_close_clean(fake);
+}
+
 /* ---- show */
 
 TEST(show_takes_chosen_variables_and_tells_the_value_of_steps)

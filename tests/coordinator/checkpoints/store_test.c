@@ -311,6 +311,24 @@ TEST(an_evaluator_reads_from_a_store_and_reports_there)
     run_end(&run);
 }
 
+TEST(an_evaluator_that_may_not_write_reads_from_a_store)
+{
+    struct run run;
+    struct cox_evaluator *evaluator;
+    const struct cox_score score = {"count", 10};
+    struct cox_checkpoint_info info = COX_CHECKPOINT_INFO_INIT;
+    run_start(&run, NULL);
+    (void)save(&run);
+    fake_s3_fault(run.fake, FAKE_PUT, -1, FAKE_DENY);
+    assert_code(0, cox_evaluator_open(dir, NULL, &evaluator));
+    assert_code(0, cox_evaluator_next(evaluator, &info));
+    assert_int_equal(1, info.number);
+    assert_code(COX_EIO, cox_evaluator_report(evaluator, &score, 1));
+    cox_evaluator_close(evaluator);
+    fake_s3_heal(run.fake);
+    run_end(&run);
+}
+
 /* The client looks into a store every 10 s, and once more when it is closed. */
 TEST(what_an_evaluator_reports_to_a_store_last_is_in_the_history)
 {

@@ -171,7 +171,7 @@ TEST(variable_that_one_ps_refused_can_be_created_again)
     assert_refused(&crew, &spec, COX_EEXIST, "'v'");
     assert_code(0, cox_checkpoint_save(crew.c, NULL, NULL));
     assert_code(0, coxi_checkpoint_verify(coxi_test_path("checkpoints/ckpt-1"),
-                                          tell_fault, NULL));
+                                          tell_fault, NULL, NULL));
     crew_close(&crew);
 }
 
