@@ -21,6 +21,7 @@
 enum {
     APPENDS_MAX = 64,              /* tries */
     APPENDED_BYTES_MAX = 64 << 20, /* of a file in a store */
+    TEST_S = 3600,                 /* no client tests a store for so long */
 };
 
 bool coxi_place_in_store(const char *path)
@@ -336,13 +337,43 @@ static int try_store(const char *url)
     return r == 0 ? removed : coxi_error(coxi_stored_code(r), "%s", reason);
 }
 
+static int remove_old_test(void *arg, const struct coxi_s3_object *object)
+{
+    static const char *const prefixes[] = {".coxswain-write-test-", ".coxswain-probe-"};
+    bool is_test = false;
+    for (size_t i = 0; i < sizeof(prefixes) / sizeof(*prefixes); i++) {
+        is_test =
+            is_test || strncmp(object->key, prefixes[i], strlen(prefixes[i])) == 0;
+    }
+    if (is_test && object->age_s > TEST_S) {
+        (void)coxi_s3_remove(arg, object->key);
+    }
+    return 0;
+}
+
+/* Removes objects of earlier tests, whose client was killed or gave up the store. Those
+ * that cannot be removed are left to the next client. */
+static void sweep_tests(const char *dir)
+{
+    char plain[PATH_MAX];
+    struct coxi_s3 *s3;
+    if (coxi_stored_plain(dir, plain) == 0 && coxi_s3_open(plain, &s3) == 0) {
+        (void)coxi_s3_list(s3, ".coxswain-", remove_old_test, s3);
+        coxi_s3_close(s3);
+    }
+}
+
 int coxi_place_try(const char *dir)
 {
     char path[PATH_MAX];
     if (coxi_place_in_store(dir)) {
         int r = coxi_path(path, "%s/.coxswain-write-test-%016" PRIx64, dir,
                           coxi_random_id());
-        return r == 0 ? try_store(path) : r;
+        r = r == 0 ? try_store(path) : r;
+        if (r == 0) {
+            sweep_tests(dir);
+        }
+        return r;
     }
     int r = coxi_directory_make(dir);
     r = r == 0 ? coxi_path(path, "%s/.coxswain-write-test", dir) : r;

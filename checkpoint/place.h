@@ -99,7 +99,8 @@ int coxi_place_names(const char *dir, const char *prefix,
                      int (*found)(void *arg, const char *name), void *arg);
 
 /* Finds missing permissions, read-only file systems, stores that do not know conditions
- * and the like. Makes the directory. */
+ * and the like. Makes the directory. In a store, removes what such looks, and those of ps
+ * (struct coxi_probe), have left there an hour ago or before. */
 int coxi_place_try(const char *dir);
 
 #endif

@@ -367,6 +367,32 @@ TEST(a_store_without_conditions_or_bucket_is_refused)
     fake_s3_close_clean(fake);
 }
 
+TEST(what_earlier_looks_at_a_store_have_left_is_removed)
+{
+    static const char *const old[] = {".coxswain-write-test-0123456789abcdef",
+                                      ".coxswain-probe-1/.coxswain-probe-1",
+                                      ".coxswain-other"};
+    static const char fresh[] = "runs/a/.coxswain-write-test-fedcba9876543210";
+    size_t len = 0;
+    fake = fake_s3_open();
+    for (size_t i = 0; i < sizeof(old) / sizeof(*old); i++) {
+        char key[128];
+        (void)snprintf(key, sizeof(key), "runs/a/%s", old[i]);
+        fake_s3_put(fake, key, "a test\n", 7);
+    }
+    fake_s3_age(fake, "runs/a/", 3700);
+    fake_s3_put(fake, fresh, "a test\n", 7);
+    assert_code(0, coxi_place_try(dir));
+    assert_int_equal(2, fake_s3_objects(fake));
+    uint8_t *content = fake_s3_content(fake, fresh, &len);
+    assert_non_null(content);
+    free(content);
+    fake_s3_fault(fake, FAKE_LIST, -1, FAKE_DENY);
+    assert_code(0, coxi_place_try(dir));
+    fake_s3_heal(fake);
+    fake_s3_close_clean(fake);
+}
+
 TEST(paths_lead_out_of_no_root_in_a_store)
 {
     struct coxi_file_source source = {0};
