@@ -59,6 +59,32 @@ int coxi_checkpoints_offer(int code, uint64_t older)
                : coxi_error(code, "%s; ckpt-%" PRIu64 " is complete", text, older);
 }
 
+/* True: the directory has a complete checkpoint. */
+static bool has_any(const char *dir)
+{
+    struct coxi_listed *all = NULL;
+    size_t n = 0;
+    bool has = false;
+    int r = coxi_checkpoints_list(dir, &all, &n);
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        has = has || !all[i].unfinished;
+    }
+    free(all);
+    return has;
+}
+
+int coxi_checkpoints_latest(const char *dir, uint64_t *ret)
+{
+    char text[COXI_ERROR_TEXT_MAX];
+    int r = coxi_latest_read(dir, ret);
+    if (r != COX_ENOENT) {
+        return r;
+    }
+    (void)snprintf(text, sizeof(text), "%s", coxi_error_text());
+    return has_any(dir) ? coxi_error(r, "%s", text)
+                        : coxi_error(r, "%s is no checkpoint and holds none", dir);
+}
+
 /* ---- using one */
 
 bool coxi_checkpoint_is_one(const char *path)
@@ -85,7 +111,7 @@ static int locate(const char *path, char ret_dir[PATH_MAX], uint64_t *ret_number
                              : coxi_path(ret_dir, ".");
     }
     int r = coxi_path(ret_dir, "%s", path);
-    return r == 0 ? coxi_latest_read(path, ret_number) : r;
+    return r == 0 ? coxi_checkpoints_latest(path, ret_number) : r;
 }
 
 int coxi_checkpoint_use(const char *path, enum coxi_checkpoint_depth depth,
@@ -97,8 +123,8 @@ int coxi_checkpoint_use(const char *path, enum coxi_checkpoint_depth depth,
     uint64_t number = 0;
     int r = coxi_place_take(path, taken);
     r = r == 0 ? locate(taken, dir, &number) : r;
-    if (r == COX_ENOENT) {
-        return coxi_error(r, "%s is no checkpoint and holds none", taken);
+    if (r == COX_ENOENT || r == COX_EINVAL) {
+        return r;
     }
     if (r == 0) {
         r = coxi_path(one, "%s/ckpt-%" PRIu64, dir, number);
@@ -207,7 +233,7 @@ int coxi_checkpoints_prune(
     struct coxi_listed *all = NULL;
     size_t n = 0;
     char failure[COXI_ERROR_TEXT_MAX] = "";
-    int r = coxi_latest_read(dir, &p.latest);
+    int r = coxi_checkpoints_latest(dir, &p.latest);
     if (r == 0 && !dry_run) {
         coxi_hold_forget_dead(dir);
     }

@@ -23,6 +23,10 @@
 uint64_t coxi_checkpoints_whole(const char *dir, uint64_t below);
 int coxi_checkpoints_offer(int code, uint64_t older);
 
+/* The number that LATEST names. COX_ENOENT: there is no LATEST, and the text says so only
+ * if there are checkpoints; COX_EFORMAT: it names none. */
+int coxi_checkpoints_latest(const char *dir, uint64_t *ret);
+
 /*
  * Opens the checkpoint `path`, or the latest one in directory `path`. It is taken as
  * users give it (coxi_place_take). COX_ENOENT: `path` is neither; COX_EINVAL. The text of other errors names the next older complete checkpoint.

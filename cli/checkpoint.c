@@ -23,7 +23,7 @@ static const struct coxi_command commands[] = {
 static const struct coxi_commands checkpoint = {
     .name = "coxswain checkpoint",
     .summary = "Looks into checkpoints: lists, verifies, compares, exports and deletes "
-               "them.",
+               "them." COXI_CHECKPOINT_PLACE,
     .commands = commands,
     .n_commands = sizeof(commands) / sizeof(*commands),
 };

@@ -35,6 +35,9 @@ void coxi_checkpoint_time(double time_s, char *ret, size_t len);
      .offset = offsetof(config, json),                                                 \
      .help = "print one JSON object instead of a table"}
 
+/* For the summaries of commands. */
+#define COXI_CHECKPOINT_PLACE "\nDIR may lie in a store of objects: s3://BUCKET/PREFIX."
+
 #define COXI_CHECKPOINT_VARIABLE(config)                                               \
     {.name = "variable",                                                               \
      .type = COXI_OPTION_STRING,                                                       \

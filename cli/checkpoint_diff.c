@@ -37,7 +37,8 @@ static const struct coxi_program program = {
     .summary = "Compares two checkpoints (.../ckpt-3, or a directory's latest one): "
                "which variables\nare in only one of them or have different "
                "specifications, and how far the values of\nthe others are apart. Rows "
-               "of tables are compared by their keys.",
+               "of tables are compared by their keys.\nA and B may lie in a store: "
+               "s3://BUCKET/PREFIX.",
     .prefix = "COX_CHECKPOINT",
     .mixed = true,
     .options = options,

@@ -7,6 +7,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoints.h"
+#include "checkpoint/place.h"
 #include "cli/checkpoint.h"
 #include "cli/commands.h"
 #include "cli/npz.h"
@@ -49,7 +50,8 @@ static const struct coxi_program program = {
     .summary = "Writes variables of a checkpoint (or of the latest one in DIR) to a "
                "file: a dense\nvariable as NAME, a table as NAME/keys and NAME/values "
                "with rows in the same\norder, state as NAME/STATE. In an npz, BF16 "
-               "becomes float32, which holds each\nvalue exactly.",
+               "becomes float32, which holds each\nvalue exactly." COXI_CHECKPOINT_PLACE
+               " OUT is a local file.",
     .prefix = "COX_CHECKPOINT",
     .mixed = true,
     .options = options,
@@ -267,10 +269,22 @@ static int write_out(const struct coxi_checkpoint *checkpoint,
     return r;
 }
 
+static int check_out(const char *out)
+{
+    char taken[PATH_MAX];
+    return coxi_place_in_store(out) || coxi_place_take(out, taken) != 0
+               ? coxi_error(COX_EINVAL,
+                            "cannot write %s: OUT is a local file, which you may copy "
+                            "to a store",
+                            out)
+               : 0;
+}
+
 static int export_to(const char *dir, const char *out, const struct config *config)
 {
     struct coxi_checkpoint *checkpoint;
-    int r = coxi_checkpoint_use(dir, COXI_CHECKPOINT_STREAMED, &checkpoint);
+    int r = check_out(out);
+    r = r == 0 ? coxi_checkpoint_use(dir, COXI_CHECKPOINT_STREAMED, &checkpoint) : r;
     if (r != 0) {
         return r;
     }

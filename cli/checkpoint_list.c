@@ -16,6 +16,18 @@
 #include "common/file.h"
 #include "net/daemon.h"
 
+/* Takes the name of a directory of checkpoints. */
+static int take_directory(const char *given, char ret[PATH_MAX])
+{
+    int r = coxi_place_take(given, ret);
+    return r == 0 && coxi_checkpoint_is_one(ret)
+               ? coxi_error(COX_EINVAL,
+                            "%s is the name of a checkpoint: say the directory that "
+                            "holds it",
+                            ret)
+               : r;
+}
+
 /* ---- list */
 
 struct list_config {
@@ -32,7 +44,8 @@ static const struct coxi_program list_program = {
     .summary =
         "Prints the checkpoints of a directory. State: complete, or the fault that "
         "was\nfound (without reading the data: verify does that); LATEST; being "
-        "read.\nAn unfinished checkpoint is being written, or its writer has died.",
+        "read.\nAn unfinished checkpoint is being written, or its writer has "
+        "died." COXI_CHECKPOINT_PLACE,
     .prefix = "COX_CHECKPOINT",
     .mixed = true,
     .options = list_options,
@@ -157,6 +170,27 @@ static json_t *line_json(const struct line *line)
     return object;
 }
 
+static int find_any(void *arg, const char *name)
+{
+    (void)name;
+    *(bool *)arg = true;
+    return COX_EEXIST; /* ends the list */
+}
+
+/* Stores have no directories: a prefix without any object is one that is missing. */
+static int check_there(const char *dir)
+{
+    bool any = false;
+    if (!coxi_place_in_store(dir)) {
+        return 0;
+    }
+    int r = coxi_place_names(dir, "", find_any, &any);
+    if (r == 0) {
+        return coxi_error(COX_ENOENT, "%s is no checkpoint and holds none", dir);
+    }
+    return any ? 0 : r;
+}
+
 static int list(const char *dir, bool json)
 {
     struct coxi_listed *all = NULL;
@@ -164,6 +198,7 @@ static int list(const char *dir, bool json)
     uint64_t latest = 0;
     json_t *lines = json_array();
     int r = coxi_checkpoints_list(dir, &all, &n);
+    r = r == 0 && n == 0 ? check_there(dir) : r;
     if (r == 0) {
         /* without LATEST, no line is marked as the latest */
         (void)coxi_latest_read(dir, &latest);
@@ -198,7 +233,7 @@ int coxi_checkpoint_list(int argc, char **argv)
     if (!coxi_command_options(&list_program, argc, argv, &config, 1, &words, &code)) {
         return code;
     }
-    int r = coxi_place_take(words[0], dir);
+    int r = take_directory(words[0], dir);
     r = r == 0 ? list(dir, config.json) : r;
     return coxi_checkpoint_exit(&list_program, r);
 }
@@ -212,7 +247,7 @@ static const struct coxi_program verify_program = {
                "loading\n"
                "would: every checksum, name, type and shape. Prints a line for each "
                "fault and\n"
-               "exits 1 if there is one.",
+               "exits 1 if there is one." COXI_CHECKPOINT_PLACE,
     .prefix = "COX_CHECKPOINT",
     .mixed = true,
     .options = list_options,
@@ -278,7 +313,7 @@ static int verify_directory(struct verifying *v, const char *dir, json_t *checkp
         }
     }
     if (r == 0) {
-        r = coxi_latest_read(dir, &latest);
+        r = coxi_checkpoints_latest(dir, &latest);
     }
     for (size_t i = 0; i < n; i++) {
         found = found || (!all[i].unfinished && all[i].number == latest);
@@ -363,7 +398,7 @@ static const struct coxi_program prune_program = {
     .usage = "--keep N [options] DIR",
     .summary = "Deletes old checkpoints, except the one that LATEST names and those "
                "being read.\nDo not use it while a client with checkpoint_keep writes "
-               "to the directory.",
+               "to the directory." COXI_CHECKPOINT_PLACE,
     .prefix = "COX_CHECKPOINT",
     .mixed = true,
     .options = prune_options,
@@ -413,7 +448,7 @@ int coxi_checkpoint_prune(int argc, char **argv)
     const struct coxi_retention retention = {.keep = (uint64_t)config.keep,
                                              .keep_every = (uint64_t)config.keep_every};
     struct pruning pruning = {config.dry_run, config.json ? json_array() : NULL};
-    int r = coxi_place_take(words[0], dir);
+    int r = take_directory(words[0], dir);
     if (r == 0) {
         r = coxi_checkpoints_prune(dir, &retention, config.dry_run, tell_fate,
                                    &pruning);

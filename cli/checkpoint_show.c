@@ -28,7 +28,8 @@ static const struct coxi_program program = {
                "each tensor\nof each shard the sum, least and greatest value (for a "
                "step: its value; for a\nrate: the one set last); for each variable the "
                "optimizer with which it was\ncreated.\nDIR is a checkpoint "
-               "(.../ckpt-3), or a checkpoint directory, whose latest one is\nshown.",
+               "(.../ckpt-3), or a checkpoint directory, whose latest one "
+               "is\nshown." COXI_CHECKPOINT_PLACE,
     .prefix = "COX_CHECKPOINT",
     .mixed = true,
     .options = options,

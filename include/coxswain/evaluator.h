@@ -41,7 +41,7 @@ struct cox_evaluator_options {
      * says; without that, the default */
     int idle_timeout_ms;
 
-    /* How often to look into the directory */
+    /* How often to look into the directory; 0 in a store: every 1000 ms */
     int poll_ms;
 
     /* The variables to load, by name or pattern (fnmatch; a star also matches '/');

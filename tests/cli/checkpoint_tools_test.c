@@ -126,6 +126,7 @@ TEST(every_command_has_help_and_refuses_what_it_does_not_know)
                                            "diff", "export", "prune"};
     for (size_t i = 0; i < 6; i++) {
         assert_prints("--json", 0, commands[i], "--help", NULL, NULL, NULL);
+        assert_prints("s3://BUCKET/PREFIX", 0, commands[i], "--help", NULL, NULL, NULL);
         assert_prints("--oars", 2, commands[i], "--oars", NULL, NULL, NULL);
         assert_prints("say: coxswain checkpoint", 2, commands[i], NULL, NULL, NULL,
                       NULL);
@@ -195,6 +196,39 @@ TEST(credentials_that_may_only_read_look_at_checkpoints)
     assert_prints(warning, 0, "export", dir, coxi_test_path("out.npz"), NULL, NULL);
     fake_s3_heal(fake);
     fake_s3_close_clean(fake);
+}
+
+TEST(a_place_without_checkpoints_is_told)
+{
+    static const char none[] = "s3://bucket/none is no checkpoint and holds none";
+    static const char one[] = "/ckpt-3 is the name of a checkpoint";
+    struct fake_s3 *fake = fake_s3_open();
+    static const char *const commands[] = {"list", "verify", "show"};
+    for (size_t i = 0; i < 3; i++) {
+        assert_prints(none, 1, commands[i], "s3://bucket/none", NULL, NULL, NULL);
+    }
+    assert_prints(none, 1, "prune", "--keep", "1", "s3://bucket/none/", NULL);
+    assert_prints("holds none", 1, "verify", coxi_test_dir(), NULL, NULL, NULL);
+    assert_prints(one, 1, "list", "s3://bucket/run/ckpt-3", NULL, NULL, NULL);
+    assert_prints(one, 1, "list", coxi_test_path("ckpt-3"), NULL, NULL, NULL);
+    assert_prints(one, 1, "prune", "--keep", "1", "s3://bucket/run/ckpt-3/", NULL);
+    fake_s3_put(fake, "run/generation-1", "{}", 2);
+    assert_prints("checkpoint", 0, "list", "s3://bucket/run", NULL, NULL, NULL);
+    write_some("s3://bucket/run", 1, 1);
+    fake_s3_remove(fake, "run/LATEST");
+    assert_prints("cannot read s3://bucket/run/LATEST", 1, "verify", "s3://bucket/run",
+                  NULL, NULL, NULL);
+    assert_prints("LATEST", 1, "prune", "--keep", "1", "s3://bucket/run", NULL);
+    fake_s3_close_clean(fake);
+}
+
+TEST(export_writes_local_files_only)
+{
+    write_some(coxi_test_path("d"), 1, 1);
+    assert_prints("OUT is a local file", 1, "export", coxi_test_path("d"),
+                  "s3://bucket/out.npz", NULL, NULL);
+    assert_prints("OUT is a local file", 1, "export", coxi_test_path("d"),
+                  "S3://bucket/out.npz", NULL, NULL);
 }
 
 /* ---- show */
