@@ -132,7 +132,6 @@ static int hold_in_store(const char *path, bool must, struct coxi_hold *hold)
     static const struct coxi_s3_limits limits = {.connect_ms = 5000,
                                                  .stall_s = 10,
                                                  .call_ms = COXI_HOLD_AGAIN_S * 1000,
-                                                 .tries = 8,
                                                  .pause_ms = 200};
     char dir[PATH_MAX];
     char real[PATH_MAX];

@@ -166,6 +166,7 @@ static int clear_one(void *arg, const struct coxi_s3_object *object)
     if (clearing->spared == NULL || strcmp(object->key, clearing->spared) != 0) {
         int r = coxi_s3_remove(clearing->s3, object->key);
         clearing->code = clearing->code != 0 ? clearing->code : r;
+        return r == COX_ETIMEDOUT ? r : 0; /* the store is away */
     }
     return 0;
 }
@@ -179,8 +180,10 @@ int coxi_stored_clear(const char *dir, const char *spared)
     }
     /* Uploads first: one that ends meanwhile is found in the list. */
     int dropped = coxi_s3_drop_uploads(clearing.s3, "");
-    r = coxi_s3_list(clearing.s3, "", clear_one, &clearing);
-    r = r == 0 ? clearing.code : r;
+    if (dropped != COX_ETIMEDOUT) { /* otherwise the store is away */
+        r = coxi_s3_list(clearing.s3, "", clear_one, &clearing);
+        r = r == 0 ? clearing.code : r;
+    }
     coxi_s3_close(clearing.s3);
     return coxi_stored_code(r == 0 ? dropped : r);
 }

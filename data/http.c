@@ -26,6 +26,7 @@ enum {
     REDIRECTS_MAX = 5,
     PROGRESS_BYTES = 64 << 10, /* a try that got so many is a success */
     REASON_MAX = 512,
+    PAUSE_MAX_MS = 10000, /* between tries */
     EXCESS_MAX = 1 << 20, /* bytes of answers that are errors or redirects */
 };
 
@@ -302,7 +303,8 @@ static int explain(struct answer *answer, CURLcode code, long status, int tries)
 /* Waits before try `n` + 1: longer from try to try; not all peers for equally long. */
 static void pause_after(struct coxi_http *http, int n)
 {
-    struct timespec until = coxi_deadline(coxi_web_pause_ms(n, http->limits.pause_ms));
+    struct timespec until =
+        coxi_deadline(coxi_web_pause_ms(n, http->limits.pause_ms, PAUSE_MAX_MS));
     coxi_lock(&http->lock);
     while (!atomic_load(&http->cancelled) &&
            coxi_wait_until(&http->cancel, &http->lock, &until)) {

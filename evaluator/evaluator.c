@@ -348,8 +348,10 @@ static int note_failure(struct cox_evaluator *evaluator, uint64_t number, int co
                           timeout_ms, text);
     }
     if (!evaluator->failing || number != evaluator->failed) {
+        coxi_disk_give_up_at(coxi_now_ms() + LOOK_MS);
         evaluator->older =
             coxi_checkpoints_whole(evaluator->dir, number != 0 ? number : UINT64_MAX);
+        coxi_disk_give_up_at(UINT64_MAX);
     }
     evaluator->failing = true;
     evaluator->failed = number;
@@ -363,7 +365,9 @@ static bool is_over(const struct cox_evaluator *evaluator)
     if (!evaluator->final) {
         return false;
     }
+    coxi_disk_give_up_at(coxi_now_ms() + LOOK_MS);
     int r = coxi_generation_check(evaluator->dir, &evaluator->session);
+    coxi_disk_give_up_at(UINT64_MAX);
     /* a store that does not answer may know of another client */
     return r == 0 || (r != COX_EFENCED && !coxi_place_in_store(evaluator->dir));
 }

@@ -9,7 +9,7 @@
 #include "objects/s3_internal.h"
 
 static const struct coxi_s3_limits usual_limits = {
-    .connect_ms = 10000, .stall_s = 30, .call_ms = 180000, .tries = 8, .pause_ms = 200};
+    .connect_ms = 10000, .stall_s = 30, .call_ms = 180000, .tries = 0, .pause_ms = 200};
 
 static const char scheme[] = "s3://";
 

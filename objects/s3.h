@@ -9,13 +9,16 @@
  * - AWS_REGION or AWS_DEFAULT_REGION ("us-east-1");
  * - AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL: a service that is not Amazon's.
  *
- * Requests that fail in passing (5xx, 408, 429, broken connections) are sent again, after
- * pauses that grow. Every call ends within its deadline (struct coxi_s3_limits). TLS
- * is verified, redirects are not followed, and no text has a secret in it.
+ * Requests that fail in passing (5xx, 408, 429, connections that break or are refused) are
+ * sent again, after pauses that grow to 4 s, until the call's time is over (struct
+ * coxi_s3_limits), or the thread's (common/disk.h). TLS is verified, redirects are not
+ * followed, and no text has a secret in it.
  *
  * Errors of all calls, besides their own: COX_EIO, COX_EDENIED (credentials or
  * permissions), COX_EINVAL (no such bucket, a wrong key), COX_EFORMAT (a malformed answer),
- * COX_ETIMEDOUT, COX_ECANCELLED (coxi_s3_cancel), COX_ENOMEM. The text names the object.
+ * COX_ETIMEDOUT, COX_ECANCELLED (coxi_s3_cancel; the thread gives up), COX_ENOMEM. The
+ * text names the object. If no request was answered, it also names the endpoint and the
+ * last cause.
  *
  * Threads: any, several calls at a time.
  */
@@ -37,10 +40,10 @@ enum {
 
 struct coxi_s3_limits {
     int connect_ms;
-    int stall_s; /* with less than 1 KiB/s for so long, a try has failed */
-    int call_ms; /* a whole call, with its tries; and 1 s for each MiB of a body */
-    int tries;
-    int pause_ms; /* before the second try; it doubles from try to try */
+    int stall_s;  /* with less than 1 KiB/s for so long, a try has failed */
+    int call_ms;  /* a whole call, with its tries; and 1 s for each MiB of a body */
+    int tries;    /* 0: as many as there is time for */
+    int pause_ms; /* before the second try; it doubles from try to try, up to 4 s */
 };
 
 /* Any thread. True: "s3://...". */

@@ -54,6 +54,7 @@ struct coxi_s3_request {
     uint64_t at;
     size_t to_len;
     size_t max;     /* most bytes of a whole answer */
+    int most_ms;    /* less than the limits' call_ms; 0: that */
     bool is_silent; /* the server may work for long before it answers */
 };
 
@@ -87,6 +88,16 @@ bool coxi_s3_is_cancelled(const struct coxi_s3 *s3);
 
 /* Drops an upload; success also if there is none. */
 int coxi_s3_abort_upload(struct coxi_s3 *s3, const char *key, const char *id);
+
+/* ---- errors */
+
+/* "cannot read s3://...": the beginning of all messages. */
+void coxi_s3_name_object(const struct coxi_s3 *s3,
+                         const struct coxi_s3_request *request, char *ret, size_t room);
+
+/* What an answer means whose status is no success. */
+int coxi_s3_code_of(const struct coxi_s3_request *request,
+                    const struct coxi_s3_answer *answer);
 
 /* ---- uploads in parts */
 
@@ -127,6 +138,10 @@ struct coxi_s3_try {
     char text[256];
 };
 void coxi_s3_try(struct coxi_s3_try *try);
+
+/* Says why a try has failed: what was answered, and what the user can do; or what broke,
+ * and the endpoint. */
+void coxi_s3_tell_cause(const struct coxi_s3_try *try, char *ret, size_t room);
 
 /* Computes what tells the server that the body is whole. */
 int coxi_s3_digest(struct coxi_s3_try *try);

@@ -11,7 +11,10 @@
 #include "common/error.h"
 #include "objects/s3_internal.h"
 
-enum { PAGES_MAX = 100000 };
+enum {
+    PAGES_MAX = 100000,
+    ABORT_MS = 20000, /* what is left is removed later */
+};
 
 /* A list under way. */
 struct listing {
@@ -196,8 +199,10 @@ int coxi_s3_list(struct coxi_s3 *s3, const char *prefix,
 
 int coxi_s3_abort_upload(struct coxi_s3 *s3, const char *key, const char *id)
 {
-    struct coxi_s3_request request = {
-        .doing = "abort an upload of", .method = "DELETE", .key = key};
+    struct coxi_s3_request request = {.doing = "abort an upload of",
+                                      .method = "DELETE",
+                                      .key = key,
+                                      .most_ms = ABORT_MS};
     struct coxi_s3_answer answer = {0};
     struct coxi_buffer query = {0};
     int r = append_pair(&query, "uploadId", id);

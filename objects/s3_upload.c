@@ -221,6 +221,20 @@ static void join_senders(struct upload *upload)
     upload->n_threads = 0;
 }
 
+/* Ends the senders, who tell what they waited for; they look every second, at least. */
+static int give_up_senders(struct upload *upload) COXI_REQUIRES(upload->lock)
+{
+    atomic_store(&upload->given_up, true);
+    while (upload->code == 0 && upload->n_sending > 0) {
+        struct timespec until = coxi_deadline(POLL_MS);
+        (void)coxi_wait_until(&upload->changed, &upload->lock, &until);
+    }
+    return upload->code != 0
+               ? coxi_error(upload->code, "%s", upload->text)
+               : coxi_error(COX_ECANCELLED, "cannot write %s/%s: it was given up",
+                            upload->s3->url, upload->key);
+}
+
 /* Waits until no part waits; `all`: until all are sent. Each part that is being sent ends
  * within its deadline. */
 static int wait_for_senders(struct upload *upload, bool all) COXI_REQUIRES(upload->lock)
@@ -229,9 +243,7 @@ static int wait_for_senders(struct upload *upload, bool all) COXI_REQUIRES(uploa
            (upload->n_waiting > 0 || (all && upload->n_sending > 0))) {
         struct timespec until = coxi_deadline(POLL_MS);
         if (coxi_s3_is_cancelled(upload->s3)) {
-            atomic_store(&upload->given_up, true);
-            return coxi_error(COX_ECANCELLED, "cannot write %s/%s: it was given up",
-                              upload->s3->url, upload->key);
+            return give_up_senders(upload);
         }
         (void)coxi_wait_until(&upload->changed, &upload->lock, &until);
     }

@@ -15,7 +15,6 @@ enum {
     IDLE_MAX = 32,
     SLOW_BYTES = 1024, /* a second: less is a stall */
     ALIVE_S = 15,      /* the kernel looks this often whether a silent peer lives */
-    PAUSE_MAX_MS = 10000,
 };
 
 /* ---- handles */
@@ -146,10 +145,12 @@ bool coxi_web_status_may_pass(long status)
     return status == 408 || status == 429 || (status >= 500 && status != 501);
 }
 
-int coxi_web_pause_ms(int n, int first_ms)
+int coxi_web_pause_ms(int n, int first_ms, int most_ms)
 {
-    int most = n < 16 && first_ms < PAUSE_MAX_MS ? first_ms << (n - 1) : PAUSE_MAX_MS;
-    int ms = most < PAUSE_MAX_MS ? most : PAUSE_MAX_MS;
+    int ms = first_ms < most_ms ? first_ms : most_ms;
+    for (int i = 1; i < n && ms < most_ms; i++) {
+        ms = ms <= most_ms / 2 ? 2 * ms : most_ms;
+    }
     return ms / 2 + (int)(coxi_now_us() % (uint64_t)(ms / 2 + 1));
 }
 

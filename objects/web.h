@@ -41,8 +41,8 @@ bool coxi_web_may_pass(CURLcode code);
 bool coxi_web_status_may_pass(long status);
 
 /* How long to wait after the `n`-th failure: `first_ms`, twice that, and so on, at most
- * 10 s, less up to a half of it, so that not all peers come again at once. */
-int coxi_web_pause_ms(int n, int first_ms);
+ * `most_ms`, less up to a half of it, so that not all peers come again at once. */
+int coxi_web_pause_ms(int n, int first_ms, int most_ms);
 
 /* Parses "bytes FIRST-LAST/SIZE" of a Content-Range, or "bytes * /SIZE", which sets
  * *first and *last to 0. `text` may be NULL. */

@@ -158,12 +158,14 @@ static uint64_t closure_of(const struct coxi_evaluations *evaluations, uint64_t 
     char path[PATH_MAX];
     struct coxi_manifest *manifest = NULL;
     uint64_t closure = known->number == number ? known->closure : 0;
-    if (closure == 0 &&
-        coxi_path(path, "%s/ckpt-%llu", evaluations->dir, (unsigned long long)number) ==
-            0 &&
-        coxi_manifest_read(path, &manifest) == 0) {
-        closure = manifest->progress.closure;
-        coxi_manifest_free(manifest);
+    if (closure == 0 && coxi_path(path, "%s/ckpt-%llu", evaluations->dir,
+                                  (unsigned long long)number) == 0) {
+        coxi_disk_give_up_at(coxi_now_ms() + STORE_WAIT_MS);
+        if (coxi_manifest_read(path, &manifest) == 0) {
+            closure = manifest->progress.closure;
+            coxi_manifest_free(manifest);
+        }
+        coxi_disk_give_up_at(UINT64_MAX);
     }
     return closure;
 }

@@ -349,6 +349,7 @@ static void *returning_thread(void *arg)
     struct coxi_recovery *rec = returning->rec;
     struct coxi_call wait __attribute__((cleanup(coxi_call_end)));
     coxi_disk_give_up_when(&rec->c->saving.leaves_disk);
+    coxi_disk_give_up_at(returning->end_ms); /* a store may be away for longer */
     coxi_wait_begin(rec->c, &wait, "the return of a ps", coxi_maybe_of(returning->ps));
     while (try_once(returning)) {
     }
