@@ -317,7 +317,7 @@ int coxi_place_names(const char *dir, const char *prefix,
 }
 
 /* In a store: writes with the conditions on which checkpoints depend, and what else they
- * need: reads, and lists of uploads, of which the object has none. */
+ * need: reads, lists of uploads, of which the object has none, and aborts of them. */
 static int try_store(const char *url)
 {
     static const char text[] = "a test\n";
@@ -331,6 +331,7 @@ static int try_store(const char *url)
     r = r == 0 ? coxi_stored_read(url, sizeof(text), &found, &len, NULL) : r;
     free(found);
     r = r == 0 ? coxi_stored_drop_uploads(url) : r;
+    r = r == 0 ? coxi_stored_may_abort(url) : r;
     char reason[COXI_ERROR_TEXT_MAX];
     (void)snprintf(reason, sizeof(reason), "%s", coxi_error_text());
     int removed = coxi_place_remove(url); /* after a failure, too: it may be there */

@@ -154,6 +154,25 @@ int coxi_stored_drop_uploads(const char *url)
     return coxi_stored_code(r);
 }
 
+int coxi_stored_may_abort(const char *url)
+{
+    static const struct coxi_s3_limits once = {.connect_ms = 5000,
+                                               .stall_s = 10,
+                                               .call_ms = 10000,
+                                               .tries = 1,
+                                               .pause_ms = 200};
+    struct coxi_s3 *s3;
+    const char *key;
+    int r = coxi_stored_open(url, &s3, &key);
+    if (r != 0) {
+        return r;
+    }
+    coxi_s3_limit(s3, &once);
+    r = coxi_s3_may_abort(s3, key);
+    coxi_s3_close(s3);
+    return coxi_stored_code(r);
+}
+
 struct clearing {
     struct coxi_s3 *s3;
     const char *spared;

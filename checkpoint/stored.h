@@ -56,8 +56,12 @@ int coxi_stored_list(const char *dir, const char *prefix,
 /* Removes uploads of that object which were not completed. */
 int coxi_stored_drop_uploads(const char *url);
 
+/* Finds out a missing permission to abort uploads of that object; asks once. */
+int coxi_stored_may_abort(const char *url);
+
 /* Removes the objects beneath `dir` but `spared` (a key relative to it; NULL: none), and
- * uploads under way. Goes on after a failure; returns the first. */
+ * uploads under way. Goes on after a failure, unless the store is away; returns the
+ * first. */
 int coxi_stored_clear(const char *dir, const char *spared);
 
 #endif

@@ -128,6 +128,11 @@ int coxi_s3_upload(struct coxi_s3 *s3, const char *key, uint64_t bytes,
  * are under way, which will fail. */
 int coxi_s3_drop_uploads(struct coxi_s3 *s3, const char *prefix);
 
+/* Finds out whether uploads may be aborted, by aborting one of `key` that does not exist.
+ * COX_EDENIED: they may not; all other failures are success, because stores answer
+ * differently here. */
+int coxi_s3_may_abort(struct coxi_s3 *s3, const char *key);
+
 /* ---- lists */
 
 struct coxi_s3_object {

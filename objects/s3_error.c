@@ -21,13 +21,24 @@ static bool has_code(const struct coxi_s3_answer *answer, const char *code)
     return strcmp(answer->code, code) == 0;
 }
 
+/* What status 404 means. It may also be said of a key, or of an address that is no store's.
+ * An answer to HEAD has no body, so nothing more is known. */
+static int code_of_missing(const struct coxi_s3_request *request,
+                           const struct coxi_s3_answer *answer)
+{
+    return has_code(answer, "NoSuchBucket") ? COX_EINVAL
+           : has_code(answer, "NoSuchKey") || has_code(answer, "NoSuchUpload") ||
+                   strcmp(request->method, "HEAD") == 0
+               ? COX_ENOENT
+               : COX_EIO;
+}
+
 int coxi_s3_code_of(const struct coxi_s3_request *request,
                     const struct coxi_s3_answer *answer)
 {
-    (void)request;
     switch (answer->status) {
     case 404:
-        return has_code(answer, "NoSuchBucket") ? COX_EINVAL : COX_ENOENT;
+        return code_of_missing(request, answer);
     case 412:
         return COX_ECONFLICT;
     case 416:
@@ -51,6 +62,22 @@ int coxi_s3_code_of(const struct coxi_s3_request *request,
 
 /* ---- answers */
 
+/* The permission that a request needs. */
+static const char *permission_of(const struct coxi_s3_request *request)
+{
+    const char *query = request->query != NULL ? request->query : "";
+    if (request->key == NULL) {
+        return strstr(query, "uploads=") != NULL ? "s3:ListBucketMultipartUploads"
+                                                 : "s3:ListBucket";
+    }
+    if (strcmp(request->method, "DELETE") == 0) {
+        return query[0] != '\0' ? "s3:AbortMultipartUpload" : "s3:DeleteObject";
+    }
+    return strcmp(request->method, "PUT") == 0 || strcmp(request->method, "POST") == 0
+               ? "s3:PutObject"
+               : "s3:GetObject (or s3:ListBucket, if there is no such object)";
+}
+
 /* What the user can do. */
 static const char *hint_of(const struct coxi_s3_answer *answer)
 {
@@ -66,9 +93,6 @@ static const char *hint_of(const struct coxi_s3_answer *answer)
         {"RequestTimeTooSkewed", ": the clock of this host is wrong"},
         {"AuthorizationHeaderMalformed", ": is AWS_REGION the bucket's?"},
         {"PermanentRedirect", ": the bucket is in another region; set AWS_REGION"},
-        {"AccessDenied",
-         ": the credentials lack a permission (s3:GetObject, s3:PutObject, "
-         "s3:DeleteObject, s3:ListBucket, s3:AbortMultipartUpload)"},
     };
     for (size_t i = 0; i < sizeof(hints) / sizeof(*hints); i++) {
         if (has_code(answer, hints[i].code)) {
@@ -81,14 +105,18 @@ static const char *hint_of(const struct coxi_s3_answer *answer)
                : "";
 }
 
-static void tell_answer(const struct coxi_s3_answer *answer, char *ret, size_t room)
+static void tell_answer(const struct coxi_s3_request *request,
+                        const struct coxi_s3_answer *answer, char *ret, size_t room)
 {
     char code[COXI_S3_CODE_MAX + 3] = "";
+    bool denied = answer->status == 403 &&
+                  (answer->code[0] == '\0' || has_code(answer, "AccessDenied"));
     if (answer->code[0] != '\0') {
         (void)snprintf(code, sizeof(code), " (%s)", answer->code);
     }
-    (void)snprintf(ret, room, "HTTP status %ld%s%s", answer->status, code,
-                   hint_of(answer));
+    (void)snprintf(ret, room, "HTTP status %ld%s%s%s", answer->status, code,
+                   denied ? ": the credentials lack the permission " : hint_of(answer),
+                   denied ? permission_of(request) : "");
 }
 
 /* ---- requests without an answer */
@@ -115,7 +143,7 @@ void coxi_s3_tell_cause(const struct coxi_s3_try *try, char *ret, size_t room)
     if (try->code != 0) {
         (void)snprintf(ret, room, "%s", try->text);
     } else if (try->curl == CURLE_OK) {
-        tell_answer(try->answer, ret, room);
+        tell_answer(try->request, try->answer, ret, room);
     } else if (try->curl == CURLE_ABORTED_BY_CALLBACK) {
         (void)snprintf(ret, room, "no answer from %s", endpoint);
     } else if (try->curl == CURLE_OPERATION_TIMEDOUT && try->answer->status == 0) {

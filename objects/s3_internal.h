@@ -69,7 +69,8 @@ struct coxi_s3_answer {
 };
 
 /*
- * Asks, again and again if need be. COX_ENOENT: 404; COX_ECONFLICT: 412; COX_EFORMAT: the
+ * Asks, again and again if need be. COX_ENOENT: 404, because there is no such object or
+ * upload; COX_ECONFLICT: 412; COX_EFORMAT: the
  * object has no such part; COX_ELIMIT: the answer is longer than `max`; COX_EREFUSED:
  * 501; other errors as objects/s3.h has them. `answer` must be zeros, and is set also on
  * failure. Any thread.

@@ -197,6 +197,14 @@ int coxi_s3_list(struct coxi_s3 *s3, const char *prefix,
 
 /* ---- uploads */
 
+/* An id that no store gives, in letters that all accept. */
+static const char no_upload[] = "coxswain0test0of0permissions0000";
+
+int coxi_s3_may_abort(struct coxi_s3 *s3, const char *key)
+{
+    return coxi_s3_abort_upload(s3, key, no_upload) == COX_EDENIED ? COX_EDENIED : 0;
+}
+
 int coxi_s3_abort_upload(struct coxi_s3 *s3, const char *key, const char *id)
 {
     struct coxi_s3_request request = {.doing = "abort an upload of",

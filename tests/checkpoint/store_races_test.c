@@ -313,12 +313,13 @@ TEST(a_line_whose_answer_is_lost_is_in_an_object_once)
 
 TEST(a_permission_that_is_missing_is_found_before_it_is_needed)
 {
-    static const enum fake_op ops[] = {FAKE_PUT, FAKE_GET, FAKE_DELETE, FAKE_UPLOADS};
+    static const enum fake_op ops[] = {FAKE_PUT, FAKE_GET, FAKE_DELETE, FAKE_UPLOADS,
+                                       FAKE_ABORT};
     fake = fake_s3_open();
     for (size_t i = 0; i < sizeof(ops) / sizeof(*ops); i++) {
         fake_s3_fault(fake, ops[i], -1, FAKE_DENY);
         assert_code(COX_EIO, coxi_place_try(dir));
-        assert_error_names("lack a permission");
+        assert_error_names("lack the permission s3:");
         fake_s3_heal(fake);
     }
     fake_s3_close_clean(fake);

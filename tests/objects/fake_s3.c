@@ -212,6 +212,7 @@ static void replace(enum fake_fault fault, struct answer *answer)
         {FAKE_LATE_ERROR, 200, "InternalError"},
         {FAKE_LATE_LIE, 200, "InternalError"},
         {FAKE_DENY, 403, "AccessDenied"},
+        {FAKE_NO_USER, 404, "XAdminUserNotFound"},
         {FAKE_EXPIRED, 400, "ExpiredToken"},
         {FAKE_MOVED, 307, "TemporaryRedirect"},
         {FAKE_CONFLICT, 409, "ConditionalRequestConflict"},

@@ -46,6 +46,7 @@ enum fake_fault {
     FAKE_LATE_LIE,   /* status 200 with an error, but done */
     FAKE_GARBAGE,    /* done; status 200 with bytes that are no XML */
     FAKE_DENY,       /* 403 AccessDenied */
+    FAKE_NO_USER,    /* 404 XAdminUserNotFound */
     FAKE_EXPIRED,    /* 400 ExpiredToken */
     FAKE_MOVED,      /* 307 to another host */
     FAKE_HOLD,       /* waits for fake_s3_release, then is done as usual */

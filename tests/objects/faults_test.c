@@ -2,7 +2,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-#include "common/clock.h"
 #include "common/disk.h"
 #include "common/sync.h"
 #include "tests/objects/store.h"
@@ -250,76 +249,6 @@ TEST(a_store_that_stays_down_is_told)
     assert_code(COX_EIO, coxi_s3_remove(s3, "a"));
     assert_error_names("in 3 tries");
     coxi_s3_close(s3);
-    store_close(&store);
-}
-
-/* A client whose tries end with its time, or with the thread's. */
-static struct coxi_s3 *open_at(const char *endpoint, int call_ms)
-{
-    struct coxi_s3 *s3 = NULL;
-    assert_int_equal(0, setenv("AWS_ENDPOINT_URL_S3", endpoint, 1)); /* NOLINT */
-    assert_code(0, coxi_s3_open("s3://bucket/x", &s3));
-    coxi_s3_limit(s3, &(struct coxi_s3_limits){5000, 10, call_ms, 0, 1});
-    return s3;
-}
-
-TEST(time_ends_the_tries_and_not_their_number)
-{
-    enum { FAILURES = 10, CALL_MS = 700 };
-    struct store store;
-    store_open(&store);
-    coxi_s3_limit(store.s3, &(struct coxi_s3_limits){5000, 20, 50000, 0, 1});
-    fake_s3_fault(store.fake, FAKE_PUT, FAILURES, FAKE_SLOW_DOWN);
-    assert_code(0, put_text(&store, "a", "1", COXI_S3_ALWAYS, NULL, NULL));
-    assert_int_equal(FAILURES + 1, fake_s3_count(store.fake, FAKE_PUT));
-    fake_s3_fault(store.fake, FAKE_PUT, -1, FAKE_SLOW_DOWN);
-    coxi_s3_limit(store.s3, &(struct coxi_s3_limits){5000, 20, CALL_MS, 0, 1});
-    assert_code(COX_ETIMEDOUT, put_text(&store, "a", "1", COXI_S3_ALWAYS, NULL, NULL));
-    assert_error_names("503 (SlowDown), in ");
-    struct coxi_s3 *s3 = open_at("http://127.0.0.1:1", CALL_MS);
-    uint64_t begun_ms = coxi_now_ms();
-    assert_code(COX_ETIMEDOUT, coxi_s3_remove(s3, "a"));
-    assert_in_range(coxi_now_ms() - begun_ms, CALL_MS / 4, CALL_MS + 3000);
-    assert_error_names("(http://127.0.0.1:1), in ");
-    coxi_s3_close(s3);
-    store_close(&store);
-}
-
-/* A thread gives up a write to the endpoint after a while; the text has these. */
-static void expect_cause(const char *endpoint, const char *part, const char *other)
-{
-    struct coxi_s3 *s3 = open_at(endpoint, 60000);
-    coxi_disk_give_up_at(coxi_now_ms() + 400);
-    assert_code(COX_ECANCELLED,
-                coxi_s3_put(s3, "a", "1", 1, COXI_S3_ALWAYS, NULL, NULL));
-    coxi_disk_give_up_at(UINT64_MAX);
-    assert_error_names("cannot write s3://bucket/x/a: it was given up after ");
-    assert_error_names(part);
-    assert_error_names(other);
-    coxi_s3_close(s3);
-}
-
-TEST(what_is_given_up_names_the_endpoint_and_the_cause)
-{
-    struct store store;
-    char sealed[64];
-    store_open(&store);
-    const char *plain = getenv("AWS_ENDPOINT_URL_S3"); /* NOLINT */
-    (void)snprintf(sealed, sizeof(sealed), "https%s", plain + strlen("http"));
-    char *silent = strdup(plain);
-    fake_s3_fault(store.fake, FAKE_PUT, -1, FAKE_HOLD);
-    expect_cause(silent, "1 try: no answer from ", silent);
-    fake_s3_heal(store.fake);
-    fake_s3_release(store.fake);
-    expect_cause("http://127.0.0.1:1", " tries: ", " (http://127.0.0.1:1)");
-    expect_cause("http://user:hidden@127.0.0.1:1/path", "Couldn't connect",
-                 " (http://127.0.0.1:1)");
-    assert_null(strstr(coxi_test_error(), "hidden"));
-    expect_cause("http://nobody.invalid", " resolve host", " (http://nobody.invalid)");
-    expect_cause(sealed, sealed, "does it speak https?");
-    fake_s3_fault(store.fake, FAKE_PUT, -1, FAKE_SLOW_DOWN);
-    expect_cause(silent, " tries: HTTP status 503 (SlowDown)", "SlowDown");
-    free(silent);
     store_close(&store);
 }
 
