@@ -11,17 +11,20 @@
 #include <jansson.h>
 #include <math.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "checkpoint/place.h"
+#include "common/clock.h"
+#include "common/disk.h"
 #include "common/error.h"
 #include "common/file.h"
 #include "common/structs.h"
 #include "evaluator/evaluator.h"
 
-enum { EVALS_BYTES_MAX = 64 << 20 };
+enum { EVALS_BYTES_MAX = 64 << 20, STORE_WAIT_MS = 3000 };
 
 /* ---- reporting */
 
@@ -187,10 +190,29 @@ static int take_lines(struct cox_evals *evals, const char *text, size_t len)
     return r;
 }
 
-int cox_evals_read(const char *dir, struct cox_evals **ret)
+/* Reads the whole file, of a store for a short time only: training waits. */
+static int read_lines(const char *dir, uint8_t **ret, size_t *ret_len)
 {
     char taken[PATH_MAX];
     char path[PATH_MAX];
+    int r = coxi_place_take(dir, taken);
+    r = r == 0 ? coxi_path(path, "%s/eval.jsonl", taken) : r;
+    if (r != 0) {
+        return r;
+    }
+    coxi_disk_give_up_at(coxi_now_ms() + STORE_WAIT_MS);
+    r = coxi_place_read(path, EVALS_BYTES_MAX, ret, ret_len);
+    coxi_disk_give_up_at(UINT64_MAX);
+    if (r == COX_ECANCELLED) {
+        char text[COXI_ERROR_TEXT_MAX];
+        (void)snprintf(text, sizeof(text), "%s", coxi_error_text());
+        r = coxi_error(COX_ETIMEDOUT, "%s", text);
+    }
+    return r;
+}
+
+int cox_evals_read(const char *dir, struct cox_evals **ret)
+{
     uint8_t *text = NULL;
     size_t len = 0;
     if (dir == NULL || ret == NULL) {
@@ -200,11 +222,7 @@ int cox_evals_read(const char *dir, struct cox_evals **ret)
     if (evals == NULL) {
         return coxi_error_memory("results of evaluators");
     }
-    int r = coxi_place_take(dir, taken);
-    r = r == 0 ? coxi_path(path, "%s/eval.jsonl", taken) : r;
-    if (r == 0) {
-        r = coxi_place_read(path, EVALS_BYTES_MAX, &text, &len);
-    }
+    int r = read_lines(dir, &text, &len);
     if (r == 0) {
         r = take_lines(evals, (const char *)text, len);
     }

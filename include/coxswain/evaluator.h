@@ -122,7 +122,8 @@ COX_API void cox_evaluator_close(struct cox_evaluator *evaluator); /* takes NULL
  * Reads all reports of evaluators so far, oldest first: for a client that stops early
  * or changes a rate, and for plots. Incomplete lines are skipped. A value that is no
  * number in JSON reads as NaN. COX_ENOENT: nothing was reported yet. COX_EIO.
- * COX_ELIMIT: more than 64 MiB.
+ * COX_ELIMIT: more than 64 MiB. COX_ETIMEDOUT: a store of objects has not answered within
+ * 3 s, and the text says why; so a training loop may call this.
  */
 COX_API int cox_evals_read(const char *dir, struct cox_evals **ret);
 COX_API size_t cox_evals_count(const struct cox_evals *evals);

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/clock.h"
@@ -208,6 +209,39 @@ TEST(an_evaluator_waits_no_longer_for_a_store_than_for_a_checkpoint)
     cox_evaluator_close(evaluator);
     fake_s3_heal(fake);
     fake_s3_release(fake);
+    fake_s3_close(fake);
+}
+
+/* ---- results of evaluators */
+
+static void expect_no_results(const char *part)
+{
+    struct cox_evals *evals = NULL;
+    uint64_t begun_ms = coxi_now_ms();
+    assert_code(COX_ETIMEDOUT, cox_evals_read(dir, &evals));
+    assert_in_range(coxi_now_ms() - begun_ms, 2900, 3000 + LATER_MS);
+    assert_error_names(
+        "cannot read s3://bucket/runs/clicks/eval.jsonl: it was given up");
+    assert_error_names(part);
+    assert_null(evals);
+}
+
+TEST(results_are_not_waited_for_while_the_store_does_not_answer)
+{
+    struct fake_s3 *fake = fake_s3_open();
+    fake_s3_fault(fake, FAKE_GET, -1, FAKE_HOLD);
+    expect_no_results(": no answer from http://127.0.0.1:");
+    fake_s3_heal(fake);
+    fake_s3_release(fake);
+    fake_s3_close(fake);
+}
+
+TEST(results_are_not_waited_for_while_the_store_is_away)
+{
+    struct fake_s3 *fake = fake_s3_open();
+    assert_int_equal(
+        0, setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1", 1)); /* NOLINT */
+    expect_no_results("(http://127.0.0.1:1)");
     fake_s3_close(fake);
 }
 
