@@ -289,10 +289,12 @@ static int explain(struct answer *answer, CURLcode code, long status, int tries)
     }
     coxi_web_make_plain(http->curl_text);
     if (code != CURLE_OK) {
-        return coxi_error(COX_EIO, "cannot read %s: %s%s", http->name,
-                          http->curl_text[0] != '\0' ? http->curl_text
-                                                     : curl_easy_strerror(code),
-                          after);
+        bool distrusts =
+            code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE;
+        return coxi_error(
+            COX_EIO, "cannot read %s: %s%s%s", http->name,
+            http->curl_text[0] != '\0' ? http->curl_text : curl_easy_strerror(code),
+            after, distrusts && http->address.is_s3 ? coxi_aws_ca_hint : "");
     }
     name_reason(answer, reason);
     return coxi_error(status == 404 || status == 410 ? COX_ENOENT : COX_EIO,
@@ -418,7 +420,10 @@ static bool set_options(struct coxi_http *http)
     long redirects = address->redirected;
     const struct coxi_web_limits limits = {http->limits.connect_ms,
                                            http->limits.stall_s};
-    bool set = coxi_web_set(easy, &limits);
+    const char *ca_file = address->is_s3 ? coxi_aws_ca_file() : NULL;
+    bool set = coxi_web_set(easy, &limits) &&
+               (ca_file == NULL ||
+                curl_easy_setopt(easy, CURLOPT_CAINFO, ca_file) == CURLE_OK);
     (void)curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, http->curl_text);
     (void)curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
     (void)curl_easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, on_progress);

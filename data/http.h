@@ -31,6 +31,7 @@ struct coxi_http_address {
     char *signs; /* NULL, or how requests are signed: of CURLOPT_AWS_SIGV4 */
     struct coxi_aws_keys keys;
     bool redirected; /* follow up to 5 redirects */
+    bool is_s3;      /* AWS_CA_BUNDLE counts */
 };
 
 void coxi_http_address_fini(struct coxi_http_address *address); /* takes zeros */

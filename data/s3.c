@@ -76,7 +76,7 @@ static int finish(const char *name, struct coxi_buffer *url, int r,
                   struct coxi_http_address *ret)
 {
     char text[COXI_ERROR_TEXT_MAX];
-    struct coxi_http_address address = {0};
+    struct coxi_http_address address = {.is_s3 = true};
     r = take_text(url, r, &address.url);
     r = r == 0 ? set_credentials(&address) : r;
     if (r != 0) {

@@ -75,6 +75,14 @@ static int append_endpoint(struct coxi_buffer *to, const char *endpoint,
                             "AWS_ENDPOINT_URL must begin with http:// or https://");
 }
 
+const char coxi_aws_ca_hint[] =
+    ": AWS_CA_BUNDLE may name a file of certificates to trust";
+
+const char *coxi_aws_ca_file(void)
+{
+    return environment("AWS_CA_BUNDLE");
+}
+
 int coxi_aws_append_bucket(struct coxi_buffer *to, const char *bucket, size_t len)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"

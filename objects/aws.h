@@ -15,6 +15,12 @@
 
 const char *coxi_aws_region(void);
 
+/* A file of certificates to trust instead of the system's (AWS_CA_BUNDLE); NULL: those. */
+const char *coxi_aws_ca_file(void);
+
+/* What to do about a server whose certificate is not trusted; for the end of a text. */
+extern const char coxi_aws_ca_hint[];
+
 /* Appends the URL of a bucket, without a slash at its end. COX_EINVAL: the bucket's name or
  * the address in the environment is wrong; COX_ENOMEM. */
 int coxi_aws_append_bucket(struct coxi_buffer *to, const char *bucket, size_t len);

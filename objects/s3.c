@@ -98,7 +98,11 @@ static int set_all(struct coxi_s3 *s3, const char *url)
         len--;
     }
     s3->url = strndup(url, len);
-    int r = s3->url == NULL ? coxi_error_memory("a store of objects") : set_place(s3);
+    const char *ca_file = coxi_aws_ca_file();
+    s3->ca_file = ca_file != NULL ? strdup(ca_file) : NULL;
+    int r = s3->url == NULL || (s3->ca_file == NULL) != (ca_file == NULL)
+                ? coxi_error_memory("a store of objects")
+                : set_place(s3);
     r = r == 0 ? coxi_aws_credentials_open(&s3->credentials) : r;
     if (r == COX_ENOENT) {
         r = COX_EINVAL;
@@ -138,6 +142,7 @@ void coxi_s3_close(struct coxi_s3 *s3)
     free(s3->base);
     free(s3->prefix);
     free(s3->signs);
+    free(s3->ca_file);
     free(s3);
 }
 

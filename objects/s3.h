@@ -7,7 +7,8 @@
  *   they are of a session; otherwise the section AWS_PROFILE ("default") of the file
  *   AWS_SHARED_CREDENTIALS_FILE (~/.aws/credentials), which is read again when it changes;
  * - AWS_REGION or AWS_DEFAULT_REGION ("us-east-1");
- * - AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL: a service that is not Amazon's.
+ * - AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL: a service that is not Amazon's;
+ * - AWS_CA_BUNDLE: a file of certificates to trust instead of the system's (PEM).
  *
  * Requests that fail in passing (5xx, 408, 429, connections that break or are refused) are
  * sent again, after pauses that grow to 4 s, until the call's time is over (struct

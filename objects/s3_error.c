@@ -151,6 +151,9 @@ void coxi_s3_tell_cause(const struct coxi_s3_try *try, char *ret, size_t room)
     } else if (try->curl == CURLE_SSL_CONNECT_ERROR) {
         (void)snprintf(ret, room, "%s (%s: does it speak https?)", try->text, endpoint);
     } else {
-        (void)snprintf(ret, room, "%s (%s)", try->text, endpoint);
+        bool distrusts = try->curl == CURLE_PEER_FAILED_VERIFICATION ||
+                         try->curl == CURLE_SSL_CACERT_BADFILE;
+        (void)snprintf(ret, room, "%s (%s)%s", try->text, endpoint,
+                       distrusts ? coxi_aws_ca_hint : "");
     }
 }

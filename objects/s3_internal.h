@@ -27,10 +27,11 @@ enum {
 /* Constant after coxi_s3_open and coxi_s3_limit, but for what is atomic. */
 struct coxi_s3 {
     char *url;
-    char *base;   /* the bucket's URL */
-    char *prefix; /* "", or with a slash at its end */
-    char *signs;  /* for CURLOPT_AWS_SIGV4 */
-    bool sealed;  /* https */
+    char *base;    /* the bucket's URL */
+    char *prefix;  /* "", or with a slash at its end */
+    char *signs;   /* for CURLOPT_AWS_SIGV4 */
+    char *ca_file; /* of certificates to trust; NULL: the system's */
+    bool sealed;   /* https */
     struct coxi_s3_limits limits;
     struct coxi_aws_credentials *credentials;
     atomic_bool cancelled;

@@ -267,6 +267,8 @@ static bool set_all(struct transfer *transfer, char *error)
     (void)curl_easy_setopt(easy, CURLOPT_NOPROGRESS, 0L);
     (void)curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)try->timeout_ms);
     return coxi_web_set(easy, &limits) &&
+           (s3->ca_file == NULL ||
+            curl_easy_setopt(easy, CURLOPT_CAINFO, s3->ca_file) == CURLE_OK) &&
            curl_easy_setopt(easy, CURLOPT_AWS_SIGV4, s3->signs) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_USERNAME, try->keys->id) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_PASSWORD, try->keys->secret) == CURLE_OK &&

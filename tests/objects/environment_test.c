@@ -1,4 +1,5 @@
 /* What a client of S3 takes from its environment. */
+#include <limits.h>
 #include <stdio.h>
 #include <sys/stat.h>
 
@@ -183,6 +184,33 @@ TEST(urls_that_name_no_place_are_refused)
     set("AWS_ENDPOINT_URL", "");
     set("AWS_REGION", "x/evil.example");
     expect_refused("s3://b/a", "AWS_REGION");
+}
+
+TEST(certificates_to_trust_come_from_a_file)
+{
+    struct coxi_s3 *s3 = NULL;
+    char path[PATH_MAX];
+    (void)snprintf(path, sizeof(path), "%s", coxi_test_path("ca.pem"));
+    struct fake_s3 *fake = fake_s3_open_sealed(path);
+    if (fake == NULL) {
+        skip();
+    }
+    set("AWS_CA_BUNDLE", "");
+    assert_code(0, coxi_s3_open("s3://bucket/a", &s3));
+    assert_code(COX_EIO, put(s3));
+    assert_error_names("(https://127.0.0.1:");
+    assert_error_names("): AWS_CA_BUNDLE may name a file of certificates to trust");
+    coxi_s3_close(s3);
+    set("AWS_CA_BUNDLE", path);
+    assert_code(0, coxi_s3_open("s3://bucket/a", &s3));
+    assert_code(0, put(s3));
+    coxi_s3_close(s3);
+    set("AWS_CA_BUNDLE", coxi_test_path("nothing"));
+    assert_code(0, coxi_s3_open("s3://bucket/a", &s3));
+    assert_code(COX_EIO, put(s3));
+    assert_error_names("AWS_CA_BUNDLE");
+    coxi_s3_close(s3);
+    fake_s3_close_clean(fake);
 }
 
 TEST(a_prefix_may_be_none)

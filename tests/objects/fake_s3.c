@@ -291,10 +291,11 @@ static void set(const char *name, const char *value)
     assert_int_equal(0, setenv(name, value, 1)); /* NOLINT(concurrency-mt-unsafe) */
 }
 
-static void set_environment(const struct fake_s3 *f, int port)
+static void set_environment(const struct fake_s3 *f, int port, bool sealed)
 {
     char endpoint[64];
-    (void)snprintf(endpoint, sizeof(endpoint), "http://127.0.0.1:%d", port);
+    (void)snprintf(endpoint, sizeof(endpoint), "%s://127.0.0.1:%d",
+                   sealed ? "https" : "http", port);
     set("AWS_ENDPOINT_URL_S3", endpoint);
     set("AWS_REGION", "eu-west-7");
     set("AWS_ACCESS_KEY_ID", f->id);
@@ -302,7 +303,8 @@ static void set_environment(const struct fake_s3 *f, int port)
     set("AWS_SESSION_TOKEN", f->token);
 }
 
-struct fake_s3 *fake_s3_open(void)
+/* `options` are libmicrohttpd's, besides those that all have. */
+static struct fake_s3 *open_with(unsigned flags, struct MHD_OptionItem *options)
 {
     struct fake_s3 *f = calloc(1, sizeof(*f));
     assert_non_null(f);
@@ -311,15 +313,40 @@ struct fake_s3 *fake_s3_open(void)
     f->page = 1000;
     fake_s3_accept(f, "TESTID", "test/secret+key", NULL);
     f->daemon = MHD_start_daemon(
-        MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL,
+        MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL |
+            flags,
         0, NULL, NULL, on_request, f, MHD_OPTION_SOCK_ADDR, &loopback,
         MHD_OPTION_URI_LOG_CALLBACK, begin_request, f, MHD_OPTION_NOTIFY_COMPLETED,
         end_request, f, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)256 << 10,
-        MHD_OPTION_END);
+        MHD_OPTION_ARRAY, options, MHD_OPTION_END);
     assert_non_null(f->daemon);
     const union MHD_DaemonInfo *info =
         MHD_get_daemon_info(f->daemon, MHD_DAEMON_INFO_BIND_PORT);
-    set_environment(f, info->port);
+    set_environment(f, info->port, flags != 0);
+    return f;
+}
+
+struct fake_s3 *fake_s3_open(void)
+{
+    struct MHD_OptionItem none[] = {{MHD_OPTION_END, 0, NULL}};
+    return open_with(0, none);
+}
+
+struct fake_s3 *fake_s3_open_sealed(const char *path)
+{
+    char *key = NULL;
+    char *certificate = NULL;
+    if (MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES) {
+        return NULL;
+    }
+    fake_certificate(&key, &certificate);
+    coxi_test_write(path, certificate, strlen(certificate));
+    struct MHD_OptionItem options[] = {{MHD_OPTION_HTTPS_MEM_KEY, 0, key},
+                                       {MHD_OPTION_HTTPS_MEM_CERT, 0, certificate},
+                                       {MHD_OPTION_END, 0, NULL}};
+    struct fake_s3 *f = open_with(MHD_USE_TLS, options);
+    free(key);
+    free(certificate);
     return f;
 }
 

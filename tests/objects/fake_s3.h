@@ -15,6 +15,9 @@ struct fake_s3;
 /* Opens one, and sets AWS_ENDPOINT_URL_S3, AWS_REGION and credentials of this process, and
  * so of those that it starts. */
 struct fake_s3 *fake_s3_open(void);
+/* The same with https. Its certificate, for 127.0.0.1, is written to `path`, and nobody
+ * trusts it otherwise. NULL: libmicrohttpd has no TLS. */
+struct fake_s3 *fake_s3_open_sealed(const char *path);
 void fake_s3_close(struct fake_s3 *f);
 
 /* Closes it; fails if it refused a request, or an upload was left. */

@@ -99,6 +99,9 @@ void fake_escape(struct coxi_buffer *to, const char *text, const char *also);
 const char *fake_check_signature(const struct fake_s3 *f,
                                  const struct request *request);
 
+/* Makes a key and its certificate for 127.0.0.1, both as PEM for free(). */
+void fake_certificate(char **ret_key, char **ret_certificate);
+
 void fake_md5(const void *data, size_t len, unsigned char ret[16]);
 
 /* Carries a request out; with the lock. */
