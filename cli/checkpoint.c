@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "common/error.h"
 #include "net/daemon.h"
+#include "objects/s3.h"
 
 static const struct coxi_command commands[] = {
     {"list", coxi_checkpoint_list, "list the checkpoints of a directory"},
@@ -28,8 +29,12 @@ static const struct coxi_commands checkpoint = {
     .n_commands = sizeof(commands) / sizeof(*commands),
 };
 
+/* Of a store of objects: 10 to 15 s if nothing answers. */
+enum { TRIES = 8 };
+
 int coxi_command_checkpoint(int argc, char **argv)
 {
+    coxi_s3_limit_tries(TRIES);
     return coxi_commands_run(&checkpoint, argc, argv);
 }
 

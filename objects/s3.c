@@ -1,6 +1,7 @@
 /* See s3.h: the client's life, reading and removing. */
 #include "objects/s3.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,9 @@
 #include "objects/s3_internal.h"
 
 static const struct coxi_s3_limits usual_limits = {
-    .connect_ms = 10000, .stall_s = 30, .call_ms = 180000, .tries = 0, .pause_ms = 200};
+    .connect_ms = 10000, .stall_s = 30, .call_ms = 180000, .pause_ms = 200};
+
+static atomic_int usual_tries;
 
 static const char scheme[] = "s3://";
 
@@ -118,6 +121,7 @@ int coxi_s3_open(const char *url, struct coxi_s3 **ret)
         return coxi_error_memory("a store of objects");
     }
     s3->limits = usual_limits;
+    s3->limits.tries = atomic_load(&usual_tries);
     coxi_mutex_init(&s3->lock);
     coxi_cond_init(&s3->cancel);
     int r = set_all(s3, url);
@@ -149,6 +153,11 @@ void coxi_s3_close(struct coxi_s3 *s3)
 void coxi_s3_limit(struct coxi_s3 *s3, const struct coxi_s3_limits *limits)
 {
     s3->limits = *limits;
+}
+
+void coxi_s3_limit_tries(int tries)
+{
+    atomic_store(&usual_tries, tries);
 }
 
 void coxi_s3_cancel(struct coxi_s3 *s3)

@@ -58,6 +58,10 @@ void coxi_s3_close(struct coxi_s3 *s3); /* takes NULL */
 /* Before the first call. Otherwise the usual limits hold. */
 void coxi_s3_limit(struct coxi_s3 *s3, const struct coxi_s3_limits *limits);
 
+/* Clients that are opened later make so many tries (0: as the limits say): in programs whose
+ * user waits, and would rather hear that nothing answers. */
+void coxi_s3_limit_tries(int tries);
+
 /* Calls that are under way, and later ones, fail soon with COX_ECANCELLED. */
 void coxi_s3_cancel(struct coxi_s3 *s3);
 

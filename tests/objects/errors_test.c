@@ -65,6 +65,21 @@ TEST(time_ends_the_tries_and_not_their_number)
     store_close(&store);
 }
 
+TEST(programs_whose_user_waits_limit_the_tries)
+{
+    struct store store;
+    struct coxi_s3 *s3 = NULL;
+    store_open(&store);
+    coxi_s3_limit_tries(2);
+    assert_code(0, coxi_s3_open("s3://bucket/x", &s3));
+    coxi_s3_limit_tries(0);
+    fake_s3_fault(store.fake, FAKE_DELETE, -1, FAKE_500);
+    assert_code(COX_EIO, coxi_s3_remove(s3, "a"));
+    assert_int_equal(2, fake_s3_count(store.fake, FAKE_DELETE));
+    coxi_s3_close(s3);
+    store_close(&store);
+}
+
 /* A thread gives up a write to the endpoint after a while; the text has these. */
 static void expect_cause(const char *endpoint, const char *part, const char *other)
 {
