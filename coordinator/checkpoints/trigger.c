@@ -55,6 +55,8 @@ enum {
     LOOK_STORE_MS = 10000, /* the same in a store, which may charge for each */
 };
 
+static const char no_time[] = "cox_close had no time for it";
+
 /* The state of the triggers. */
 struct coxi_trigger {
     pthread_t thread;
@@ -72,6 +74,7 @@ struct coxi_trigger {
     uint64_t since_ms; /* when it began */
     uint64_t again_ms; /* the log triggers none before this time */
     bool close;        /* cox_close asks for a checkpoint */
+    bool late;         /* it had no time for it */
     int close_code;    /* result of that checkpoint */
     char close_text[COXI_TEXT_MAX];
     struct coxi_saved saved;
@@ -270,6 +273,18 @@ static void end_close(struct cox_coordinator *c, int code, const char *text)
     (void)pthread_cond_broadcast(&c->life.idle);
 }
 
+/* Adds what cox_close has waited for in vain, now that it has ended. */
+static void explain_late(struct cox_coordinator *c, const char *text)
+    COXI_REQUIRES(c->lock)
+{
+    struct coxi_trigger *t = c->saving.trigger;
+    if (t->late) {
+        t->late = false;
+        (void)snprintf(t->close_text, sizeof(t->close_text), "%s: %.440s", no_time,
+                       text);
+    }
+}
+
 /* `closes`: cox_close had asked for it when it began. One that was under way by then lacks
  * what has happened since its cut. */
 static void write_one(struct cox_coordinator *c, bool closes)
@@ -283,6 +298,8 @@ static void write_one(struct cox_coordinator *c, bool closes)
                    r != 0 ? coxi_error_text() : "");
     if (closes && c->saving.trigger->close) { /* it still waits */
         end_close(c, r, c->saving.text);
+    } else if (r != 0) {
+        explain_late(c, c->saving.text);
     }
     c->counts.stats.checkpoints_failed += r != 0;
     c->saving.trigger->again_ms = coxi_now_ms() + (r != 0 ? RETRY_MS : PAUSE_MS);
@@ -308,6 +325,9 @@ static bool look_at_claim(struct cox_coordinator *c, uint64_t *looked_ms)
     }
     *looked_ms = coxi_now_ms();
     coxi_lock(&c->lock);
+    if (r != 0) {
+        explain_late(c, coxi_error_text());
+    }
     return true;
 }
 
@@ -395,8 +415,8 @@ void coxi_trigger_let_save(struct cox_coordinator *c, const struct timespec *unt
     (void)pthread_cond_signal(&t->changed);
     await_end(c, until, true);
     if (t->close) {
-        end_close(c, c->life.fatal != 0 ? 0 : COX_ETIMEDOUT,
-                  "cox_close had no time for it");
+        end_close(c, c->life.fatal != 0 ? 0 : COX_ETIMEDOUT, no_time);
+        t->late = true;
     }
     coxi_unlock(&c->lock);
     coxi_call_end(&wait);

@@ -40,9 +40,10 @@ static struct cox_options options_of(const char *via)
     return options;
 }
 
-static void run_start(struct run *run, const char *via)
+static void run_start(struct run *run, const char *via, int at_close)
 {
-    const struct cox_options options = options_of(via);
+    struct cox_options options = options_of(via);
+    options.checkpoint_at_close = at_close;
     *run = (struct run){.fake = fake_s3_open()};
     crew_open(&run->crew, N_PS, 2, "counter", &options);
     (void)crew_counter(&run->crew, "c0");
@@ -91,7 +92,7 @@ static void call_until(struct run *run, void *(*call)(void *arg), enum fake_op o
 TEST(a_close_keeps_its_deadline_while_the_claim_is_looked_at)
 {
     struct run run;
-    run_start(&run, NULL);
+    run_start(&run, NULL, -1);
     fake_s3_fault(run.fake, FAKE_LIST, -1, FAKE_HOLD);
     fake_s3_await_held(run.fake);
     close_in_time(&run);
@@ -100,7 +101,7 @@ TEST(a_close_keeps_its_deadline_while_the_claim_is_looked_at)
 TEST(a_close_keeps_its_deadline_while_a_checkpoint_is_written)
 {
     struct run run;
-    run_start(&run, NULL);
+    run_start(&run, NULL, -1);
     call_until(&run, save, FAKE_PUT);
     close_in_time(&run);
     (void)pthread_join(run.thread, NULL);
@@ -111,7 +112,7 @@ TEST(a_close_keeps_its_deadline_while_a_checkpoint_is_written)
 TEST(a_close_keeps_its_deadline_while_old_checkpoints_are_deleted)
 {
     struct run run;
-    run_start(&run, NULL);
+    run_start(&run, NULL, -1);
     call_until(&run, save, FAKE_GET);
     close_in_time(&run);
     (void)pthread_join(run.thread, NULL);
@@ -121,7 +122,7 @@ TEST(a_close_keeps_its_deadline_while_old_checkpoints_are_deleted)
 TEST(a_close_keeps_its_deadline_while_a_checkpoint_is_loaded)
 {
     struct run run;
-    run_start(&run, NULL);
+    run_start(&run, NULL, -1);
     assert_code(0, cox_checkpoint_save(run.crew.c, NULL, NULL));
     call_until(&run, load, FAKE_GET);
     close_in_time(&run);
@@ -133,7 +134,7 @@ TEST(a_close_keeps_its_deadline_while_a_checkpoint_is_loaded)
 TEST(a_close_keeps_its_deadline_though_many_checkpoints_are_held)
 {
     struct run run;
-    run_start(&run, NULL);
+    run_start(&run, NULL, -1);
     assert_code(0, cox_checkpoint_save(run.crew.c, NULL, NULL));
     for (int i = 0; i < 8; i++) {
         (void)load(&run);
@@ -147,7 +148,7 @@ TEST(a_close_keeps_its_deadline_though_many_checkpoints_are_held)
 static void close_in_recovery(const char *via, enum fake_op op)
 {
     struct run run;
-    run_start(&run, via);
+    run_start(&run, via, -1);
     assert_code(0, cox_checkpoint_save(run.crew.c, NULL, NULL));
     fake_s3_fault(run.fake, op, -1, FAKE_HOLD);
     crew_kill(crew_ps_process(&run.crew, 1));
@@ -170,6 +171,17 @@ TEST(a_close_keeps_its_deadline_while_a_shard_is_brought_to_a_lost_ps)
     close_in_recovery("client", FAKE_HEAD);
 }
 
+TEST(a_close_that_gives_up_its_checkpoint_says_why)
+{
+    struct run run;
+    run_start(&run, NULL, 1);
+    fake_s3_fault(run.fake, FAKE_OPS, -1, FAKE_CUT);
+    assert_int_not_equal(0, cox_close(run.crew.c, 1500));
+    assert_error_names(" tries: ");
+    assert_error_names("(http://127.0.0.1:");
+    fake_s3_close(run.fake);
+}
+
 /* ---- cox_open */
 
 TEST(an_open_keeps_its_deadline_while_the_store_does_not_answer)
@@ -189,6 +201,23 @@ TEST(an_open_keeps_its_deadline_while_the_store_does_not_answer)
         fake_s3_heal(fake);
         fake_s3_release(fake);
     }
+    fake_s3_close(fake);
+}
+
+TEST(an_open_that_is_given_up_says_which_store_was_asked_and_why)
+{
+    struct cox_options options = options_of(NULL);
+    struct cox_cluster *cluster;
+    struct fake_s3 *fake = fake_s3_open();
+    options.open_timeout_ms = 1000;
+    assert_int_equal(
+        0, setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1", 1)); /* NOLINT */
+    assert_code(0, cox_cluster_local(1, 1, &cluster));
+    crew_refused(cluster, &options, COX_ETIMEDOUT, "cox_open had 1000 ms: ");
+    assert_error_names("cannot write s3://bucket/runs/clicks/");
+    assert_error_names(" tries: ");
+    assert_error_names("(http://127.0.0.1:1)");
+    cox_cluster_free(cluster);
     fake_s3_close(fake);
 }
 
@@ -252,7 +281,7 @@ TEST(a_ps_ends_on_sigterm_while_it_waits_for_the_store)
 {
     struct run run;
     struct cox_variable *large;
-    run_start(&run, NULL);
+    run_start(&run, NULL, -1);
     struct cox_variable_spec spec = COX_VARIABLE_SPEC_INIT;
     spec.name = "large";
     spec.dtype = COX_F64;
