@@ -186,30 +186,31 @@ TEST(urls_that_name_no_place_are_refused)
     expect_refused("s3://b/a", "AWS_REGION");
 }
 
-TEST(certificates_to_trust_come_from_a_file)
+/* A put while AWS_CA_BUNDLE is `path`. */
+static int put_with(const char *path)
 {
     struct coxi_s3 *s3 = NULL;
+    set("AWS_CA_BUNDLE", path);
+    assert_code(0, coxi_s3_open("s3://bucket/a", &s3));
+    int r = put(s3);
+    coxi_s3_close(s3);
+    return r;
+}
+
+TEST(certificates_to_trust_come_from_a_file)
+{
     char path[PATH_MAX];
     (void)snprintf(path, sizeof(path), "%s", coxi_test_path("ca.pem"));
     struct fake_s3 *fake = fake_s3_open_sealed(path);
     if (fake == NULL) {
         skip();
     }
-    set("AWS_CA_BUNDLE", "");
-    assert_code(0, coxi_s3_open("s3://bucket/a", &s3));
-    assert_code(COX_EIO, put(s3));
+    assert_code(COX_EIO, put_with(""));
     assert_error_names("(https://127.0.0.1:");
     assert_error_names("): AWS_CA_BUNDLE may name a file of certificates to trust");
-    coxi_s3_close(s3);
-    set("AWS_CA_BUNDLE", path);
-    assert_code(0, coxi_s3_open("s3://bucket/a", &s3));
-    assert_code(0, put(s3));
-    coxi_s3_close(s3);
-    set("AWS_CA_BUNDLE", coxi_test_path("nothing"));
-    assert_code(0, coxi_s3_open("s3://bucket/a", &s3));
-    assert_code(COX_EIO, put(s3));
+    assert_code(0, put_with(path));
+    assert_code(COX_EIO, put_with(coxi_test_path("nothing")));
     assert_error_names("AWS_CA_BUNDLE");
-    coxi_s3_close(s3);
     fake_s3_close_clean(fake);
 }
 
