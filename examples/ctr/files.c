@@ -42,11 +42,12 @@ static bool are_same(const char *a, const char *b)
     static char blocks[2][1 << 16];
     FILE *files[2] = {fopen(a, "r"), fopen(b, "r")};
     bool same = files[0] != NULL && files[1] != NULL;
-    size_t n = 1;
-    while (same && n > 0) {
-        n = fread(blocks[0], 1, sizeof(blocks[0]), files[0]);
+    bool more = same;
+    while (more) {
+        size_t n = fread(blocks[0], 1, sizeof(blocks[0]), files[0]);
         same = fread(blocks[1], 1, sizeof(blocks[1]), files[1]) == n &&
                memcmp(blocks[0], blocks[1], n) == 0;
+        more = same && n == sizeof(blocks[0]);
     }
     for (int i = 0; i < 2; i++) {
         if (files[i] != NULL) {
