@@ -29,7 +29,8 @@ int coxi_checkpoints_latest(const char *dir, uint64_t *ret);
 
 /*
  * Opens the checkpoint `path`, or the latest one in directory `path`. It is taken as
- * users give it (coxi_place_take). COX_ENOENT: `path` is neither; COX_EINVAL. The text of other errors names the next older complete checkpoint.
+ * users give it (coxi_place_take). COX_ENOENT: `path` is neither; COX_EINVAL. The text of
+ * other errors names the next older complete checkpoint.
  */
 int coxi_checkpoint_use(const char *path, enum coxi_checkpoint_depth depth,
                         struct coxi_checkpoint **ret);

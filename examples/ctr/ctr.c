@@ -79,7 +79,6 @@ static double now_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Prints the error of the last Coxswain call; returns the exit code for it. */
 /* On a terminal a line of progress replaces the one before. The cursor stays at its
  * beginning, so that what else is printed there, such as an event, begins a line. */
 static void clear_progress(void)
@@ -90,6 +89,7 @@ static void clear_progress(void)
     }
 }
 
+/* Prints the error of the last Coxswain call; returns the exit code for it. */
 static int complain(const char *what)
 {
     clear_progress();
