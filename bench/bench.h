@@ -30,7 +30,8 @@ struct bench {
     bool headed;     /* the head of the table was printed */
 };
 
-enum { BENCH_ROUNDS = 5, BENCH_PS_MAX = 64 };
+/* How many rounds a measurement has, and the most that it can have. */
+enum { BENCH_ROUNDS = 5, BENCH_ROUNDS_MAX = 100, BENCH_PS_MAX = 64 };
 
 /* The result of a round. A latency of 0 was not measured. */
 struct bench_sample {
@@ -47,10 +48,11 @@ struct bench_measurement {
     const char *unit;   /* "1/s", "GB/s", "us", "ms", "%", "bytes" */
     /* the baseline's name, or that of a bound that must be kept */
     const char *baseline_name;
-    struct bench_sample value[BENCH_ROUNDS];
-    double baseline[BENCH_ROUNDS];
+    struct bench_sample value[BENCH_ROUNDS_MAX];
+    double baseline[BENCH_ROUNDS_MAX];
     int n_rounds;
-    /* the ratio is the median of the rounds' ratios, not that of the medians */
+    /* the ratio is the median of the rounds' ratios, not that of the medians, and is told
+     * with its standard error */
     bool of_rounds;
 };
 

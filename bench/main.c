@@ -302,24 +302,38 @@ void bench_pin(const struct bench_child *child, int core)
 
 static double median_of(const struct bench_measurement *m, size_t offset)
 {
-    double numbers[BENCH_ROUNDS];
+    double numbers[BENCH_ROUNDS_MAX];
     for (int i = 0; i < m->n_rounds; i++) {
         memcpy(&numbers[i], (const char *)&m->value[i] + offset, sizeof(double));
     }
     return bench_quantile(numbers, (size_t)m->n_rounds, 0.5);
 }
 
-static double ratio_of_rounds(const struct bench_measurement *m)
+/* A ratio to the baseline. */
+struct ratio {
+    double value;
+    double error; /* its standard error; 0: not known */
+};
+
+/* The error is half of the interval in which the median of all rounds lies in two cases of
+ * three, whatever their distribution: between the ranks n/2 -+ sqrt(n)/2. */
+static struct ratio ratio_of_rounds(const struct bench_measurement *m)
 {
-    double ratios[BENCH_ROUNDS];
-    for (int i = 0; i < m->n_rounds; i++) {
+    double ratios[BENCH_ROUNDS_MAX];
+    size_t n = (size_t)m->n_rounds;
+    double off = 0.5 / sqrt((double)n);
+    for (size_t i = 0; i < n; i++) {
         ratios[i] = m->value[i].value / m->baseline[i];
     }
-    return bench_quantile(ratios, (size_t)m->n_rounds, 0.5);
+    return (struct ratio){
+        bench_quantile(ratios, n, 0.5),
+        (bench_quantile(ratios, n, 0.5 + off) - bench_quantile(ratios, n, 0.5 - off)) /
+            2};
 }
 
 static void print_json(const char *name, const struct bench_measurement *m,
-                       const struct bench_sample *median, double baseline, double ratio)
+                       const struct bench_sample *median, double baseline,
+                       const struct ratio *ratio)
 {
     (void)printf("{\"case\":\"%s\",\"name\":\"%s\",\"params\":%s,\"value\":%.6g,"
                  "\"unit\":\"%s\"",
@@ -330,7 +344,10 @@ static void print_json(const char *name, const struct bench_measurement *m,
     }
     if (baseline > 0) {
         (void)printf(",\"baseline\":%.6g,\"baseline_name\":\"%s\",\"ratio\":%.4g",
-                     baseline, m->baseline_name, ratio);
+                     baseline, m->baseline_name, ratio->value);
+    }
+    if (baseline > 0 && ratio->error > 0) {
+        (void)printf(",\"ratio_error\":%.2g", ratio->error);
     }
     if (median->cpu_us > 0) {
         (void)printf(",\"cpu_us\":%.4g", median->cpu_us);
@@ -343,7 +360,8 @@ static void print_json(const char *name, const struct bench_measurement *m,
 
 static void print_row(struct bench *bench, const char *name,
                       const struct bench_measurement *m,
-                      const struct bench_sample *median, double baseline, double ratio)
+                      const struct bench_sample *median, double baseline,
+                      const struct ratio *ratio)
 {
     if (!bench->headed) {
         bench->headed = true;
@@ -363,9 +381,13 @@ static void print_row(struct bench *bench, const char *name,
         (void)printf(" %8s", "");
     }
     if (baseline > 0) {
-        (void)printf(" %7.2f  %s (%.5g)", ratio, m->baseline_name, baseline);
+        (void)printf(" %7.*f  %s (%.5g)", ratio->error > 0 ? 3 : 2, ratio->value,
+                     m->baseline_name, baseline);
     } else {
         (void)printf(" %7s ", "");
+    }
+    if (baseline > 0 && ratio->error > 0) {
+        (void)printf("  +- %.3f", ratio->error);
     }
     (void)printf("  %s\n", m->params);
 }
@@ -373,7 +395,7 @@ static void print_row(struct bench *bench, const char *name,
 void bench_report(struct bench *bench, const char *name,
                   const struct bench_measurement *m)
 {
-    double baselines[BENCH_ROUNDS];
+    double baselines[BENCH_ROUNDS_MAX];
     memcpy(baselines, m->baseline, sizeof(baselines));
     double baseline = bench_quantile(baselines, (size_t)m->n_rounds, 0.5);
     struct bench_sample median = {
@@ -383,11 +405,14 @@ void bench_report(struct bench *bench, const char *name,
         .cpu_us = median_of(m, offsetof(struct bench_sample, cpu_us)),
         .cpu_ps_us = median_of(m, offsetof(struct bench_sample, cpu_ps_us)),
     };
-    double ratio = m->of_rounds ? ratio_of_rounds(m) : median.value / baseline;
+    struct ratio ratio = {.value = median.value / baseline};
+    if (m->of_rounds) {
+        ratio = ratio_of_rounds(m);
+    }
     if (bench->json) {
-        print_json(name, m, &median, baseline, ratio);
+        print_json(name, m, &median, baseline, &ratio);
     } else {
-        print_row(bench, name, m, &median, baseline, ratio);
+        print_row(bench, name, m, &median, baseline, &ratio);
     }
     (void)fflush(stdout);
 }

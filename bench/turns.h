@@ -1,9 +1,10 @@
 /*
  * Compares two sides that run in turns, for case `visible`.
  *
- * Two clusters of the same program differ by up to a tenth, because their threads and their
- * memory lie otherwise. So each round opens a new pair, the sides of a pair take several
- * short turns, and each of them is first as often as the other.
+ * The rate of a cluster differs by a fifth from one quarter of a second to the next, because
+ * how its threads happen to wake each other decides how many closures a message has, and two
+ * clusters of the same program differ by a twentieth. So there are many short turns, and each
+ * round opens a new pair.
  */
 #ifndef COXI_BENCH_TURNS_H
 #define COXI_BENCH_TURNS_H
@@ -29,6 +30,7 @@ struct turns {
     const char *name;
     const char *params;
     const char *baseline_name;
+    int turn_ms; /* how long a turn takes, at least */
     void *arg;
     /* Opens a pair and fills `sides`: the baseline, then what is compared with it. */
     void (*open)(void *arg, int round, struct turns *turns);
@@ -37,9 +39,9 @@ struct turns {
 };
 
 /*
- * Runs all rounds, for about bench->seconds (30 s and more are needed for a ratio that is
- * right to 0.02), and reports `name`, operations a second, and `name`_cpu, the CPU time of
- * all processes for an operation.
+ * Runs turns of bench->seconds in all, in as many rounds as that needs, and reports `name`,
+ * operations a second, and `name`_cpu, the CPU time of all processes for an operation, with
+ * the standard errors of their ratios: about 0.02 after 100 s.
  */
 void turns_compare(struct bench *bench, struct turns *turns);
 

@@ -28,7 +28,13 @@
 #include "bench/watchers.h"
 #include "coxswain/coxswain.h"
 
-enum { BATCH = 20000, N_PS = 2, N_WORKERS = 2 };
+enum {
+    BATCH = 20000,
+    N_PS = 2,
+    N_WORKERS = 2,
+    TURN_MS = 250,
+    TRACE_MS = 2000 /* traces take seconds, so that their beginning is a small part */
+};
 
 static const char params[] = "{\"workers\":2,\"ps\":2,\"slots\":1}";
 static const char train_params[] =
@@ -190,6 +196,7 @@ static void compare(struct bench *bench, const struct click_job *job, const char
                           .name = name,
                           .params = job != NULL ? train_params : params,
                           .baseline_name = "nothing on",
+                          .turn_ms = TURN_MS,
                           .arg = &pair,
                           .open = open_pair,
                           .close = close_pair};
@@ -262,6 +269,7 @@ static void compare_self(struct bench *bench, const struct click_job *job,
                           .name = name,
                           .params = job != NULL ? train_params : params,
                           .baseline_name = "without",
+                          .turn_ms = differs->begin == begin_trace ? TRACE_MS : TURN_MS,
                           .arg = &single,
                           .open = open_single,
                           .close = close_single};
