@@ -88,16 +88,21 @@ int coxi_buffer_append(struct coxi_buffer *buffer, const void *bytes, size_t len
 int coxi_buffer_printf(struct coxi_buffer *buffer, const char *format, ...)
 {
     va_list args;
+    size_t room = buffer->capacity - buffer->len;
     va_start(args, format);
-    int len = vsnprintf(NULL, 0, format, args);
+    int len = vsnprintf(room > 0 ? (char *)buffer->data + buffer->len : NULL, room,
+                        format, args);
     va_end(args);
-    int r = coxi_buffer_reserve(buffer, (size_t)len + 1);
-    if (r != 0) {
-        return r;
+    if ((size_t)len >= room) { /* its end, or its NUL, had no room */
+        int r = coxi_buffer_reserve(buffer, (size_t)len + 1);
+        if (r != 0) {
+            return r;
+        }
+        va_start(args, format);
+        (void)vsnprintf((char *)buffer->data + buffer->len, (size_t)len + 1, format,
+                        args);
+        va_end(args);
     }
-    va_start(args, format);
-    (void)vsnprintf((char *)buffer->data + buffer->len, (size_t)len + 1, format, args);
-    va_end(args);
     buffer->len += (size_t)len;
     return 0;
 }

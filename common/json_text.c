@@ -78,7 +78,6 @@ int coxi_json_text(struct coxi_buffer *out, const char *text)
 /* ---- numbers */
 
 enum {
-    COUNT_MAX = 20, /* digits of a count */
     DIGITS = 17,    /* that tell a double from its neighbours */
     TEN_LEAST = -4, /* below 1e-4 and from 1e17 on, numbers have exponents */
     PLAIN_MAX = 32  /* bytes of a number without one */
@@ -86,22 +85,23 @@ enum {
 
 __extension__ typedef unsigned __int128 wide;
 
-/* Writes the digits to the end of `to`; returns how many. */
-static size_t put_digits(uint64_t n, char to[COUNT_MAX])
+size_t coxi_json_digits(uint64_t n, char to[COXI_JSON_COUNT_MAX])
 {
-    size_t at = COUNT_MAX;
-    do {
-        to[--at] = (char)('0' + n % 10);
+    size_t len = 1;
+    for (uint64_t rest = n / 10; rest > 0; rest /= 10) {
+        len++;
+    }
+    for (size_t i = len; i > 0; i--) {
+        to[i - 1] = (char)('0' + n % 10);
         n /= 10;
-    } while (n > 0);
-    return COUNT_MAX - at;
+    }
+    return len;
 }
 
 int coxi_json_count(struct coxi_buffer *out, uint64_t n)
 {
-    char digits[COUNT_MAX];
-    size_t len = put_digits(n, digits);
-    return coxi_buffer_append_raw(out, digits + COUNT_MAX - len, len);
+    char digits[COXI_JSON_COUNT_MAX];
+    return coxi_buffer_append_raw(out, digits, coxi_json_digits(n, digits));
 }
 
 /* The first 17 digits of a number from 1e-4 on that is no integer, rounded to even as printf
@@ -139,26 +139,25 @@ static uint64_t digits_of(double value, int *ret_ten)
 /* The same text as printf's %.17g makes of it, at a tenth of the time. */
 static size_t put_fraction(double value, char to[PLAIN_MAX])
 {
-    char all[COUNT_MAX];
+    char all[COXI_JSON_COUNT_MAX];
     int ten;
     uint64_t digits = digits_of(value, &ten);
     while (digits % 10 == 0) {
         digits /= 10;
     }
-    size_t n = put_digits(digits, all);
-    const char *from = all + COUNT_MAX - n;
+    size_t n = coxi_json_digits(digits, all);
     size_t at = 0;
     size_t whole = ten >= 0 ? (size_t)ten + 1 : 0; /* digits before the point */
     if (whole == 0) {
         to[at++] = '0';
     }
-    memcpy(to + at, from, whole);
+    memcpy(to + at, all, whole);
     at += whole;
     to[at++] = '.';
     for (int i = -1; i > ten; i--) {
         to[at++] = '0';
     }
-    memcpy(to + at, from + whole, n - whole);
+    memcpy(to + at, all + whole, n - whole);
     return at + n - whole;
 }
 

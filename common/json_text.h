@@ -8,7 +8,7 @@
 
 #include "common/buffer.h"
 
-enum { COXI_JSON_CHAR_MAX = 6 };
+enum { COXI_JSON_CHAR_MAX = 6, COXI_JSON_COUNT_MAX = 20 };
 
 /* How many bytes the UTF-8 character at `text` has, which has `len` bytes (at least 1); 0: it
  * is none. */
@@ -21,6 +21,9 @@ size_t coxi_json_char(const char *text, size_t len, char to[COXI_JSON_CHAR_MAX],
 
 /* Appends a string with its quotes. COX_ENOMEM. */
 int coxi_json_text(struct coxi_buffer *out, const char *text);
+
+/* Writes a count; returns how many digits it has. */
+size_t coxi_json_digits(uint64_t n, char to[COXI_JSON_COUNT_MAX]);
 
 /* Appends a count. COX_ENOMEM. */
 int coxi_json_count(struct coxi_buffer *out, uint64_t n);

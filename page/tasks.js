@@ -42,12 +42,14 @@ export class Tasks {
     this.isAsking = false;
   }
 
-  // A task is [number, worker, slot, function, begin, end, outcome].
+  // A task is [worker, slot, function, begin, run time, outcome]; begin counts from answer.at. Microseconds.
   take(answer) {
     if (isNumber(answer?.next)) {
       this.since = answer.next;
     }
-    for (const [, worker, slot, index, begin, end, outcome] of answer?.tasks ?? []) {
+    for (const [worker, slot, index, after, run, outcome] of answer?.tasks ?? []) {
+      const begin = (answer.at + after) / 1e6;
+      const end = begin + run / 1e6;
       const lane = `${worker}/${slot}`;
       const name = String(answer.functions?.[index] ?? "step");
       if (!this.lanes.has(lane)) {

@@ -4,6 +4,7 @@
  */
 #include "coordinator/monitor/tasks.h"
 
+#include <stdlib.h>
 #include <time.h>
 
 #include "common/clock.h"
@@ -16,24 +17,22 @@ enum { PIECE = 256, TOLD_MAX = 20000, FUNCTIONS_MAX = 64 };
 
 struct telling {
     struct coxi_buffer *out;
-    uint64_t unix_us; /* Unix time when the monotonic clock was 0 */
-    uint64_t oldest_us;
+    uint64_t oldest_us; /* by the monotonic clock: what began before is not told */
     uint64_t next;
     const struct cox_function *functions[FUNCTIONS_MAX];
     size_t n_functions;
     bool any;
 };
 
-/* Copies the next spans; returns how many, and the number of the first. */
+/* Copies the next spans; returns how many. */
 static size_t take_piece(struct coxi_task_stream *stream, struct telling *t,
-                         struct coxi_task_stream_span piece[PIECE], uint64_t *ret_first)
+                         struct coxi_task_stream_span piece[PIECE])
 {
     size_t n = 0;
     coxi_lock(&stream->lock);
     uint64_t oldest =
         stream->last > COXI_TASK_STREAM_MAX ? stream->last - COXI_TASK_STREAM_MAX : 0;
     uint64_t after = t->next > stream->last || t->next < oldest ? oldest : t->next;
-    *ret_first = after + 1;
     for (; n < PIECE && after + n < stream->last; n++) {
         piece[n] = stream->spans[(after + 1 + n) % COXI_TASK_STREAM_MAX];
     }
@@ -55,23 +54,32 @@ static size_t index_of(struct telling *t, const struct cox_function *function)
     return i;
 }
 
-static int tell_task(struct telling *t, uint64_t number,
-                     const struct coxi_task_stream_span *span)
+static int tell_task(struct telling *t, const struct coxi_task_stream_span *span)
 {
+    enum { FIELDS = 5 };
     size_t function = index_of(t, span->function);
     if (span->begin_us < t->oldest_us || function == FUNCTIONS_MAX) {
         return 0;
     }
-    uint64_t begin = t->unix_us + span->begin_us;
-    uint64_t end = begin + span->run_us;
-    int r = coxi_buffer_printf(
-        t->out, "%s[%llu,%u,%u,%zu,%llu.%06llu,%llu.%06llu,%d]", t->any ? "," : "",
-        (unsigned long long)number, span->worker, span->slot, function,
-        (unsigned long long)(begin / 1000000), (unsigned long long)(begin % 1000000),
-        (unsigned long long)(end / 1000000), (unsigned long long)(end % 1000000),
-        span->code);
+    const uint64_t fields[FIELDS] = {span->worker, span->slot, function,
+                                     span->begin_us - t->oldest_us, span->run_us};
+    char text[(FIELDS + 1) * (1 + COXI_JSON_COUNT_MAX) + 3];
+    size_t len = 0;
+    if (t->any) {
+        text[len++] = ',';
+    }
+    for (size_t i = 0; i < FIELDS; i++) {
+        text[len++] = i == 0 ? '[' : ',';
+        len += coxi_json_digits(fields[i], text + len);
+    }
+    text[len++] = ',';
+    if (span->code < 0) {
+        text[len++] = '-';
+    }
+    len += coxi_json_digits((uint64_t)llabs(span->code), text + len);
+    text[len++] = ']';
     t->any = true;
-    return r;
+    return coxi_buffer_append_raw(t->out, text, len);
 }
 
 static int tell_functions(const struct telling *t)
@@ -95,18 +103,21 @@ int coxi_trace_tasks_json(struct cox_coordinator *c, uint64_t since,
                           struct coxi_buffer *out)
 {
     struct coxi_task_stream_span piece[PIECE];
-    uint64_t now_us = coxi_now_us();
-    struct telling t = {.out = out, .unix_us = real_us() - now_us, .next = since};
     const uint64_t kept_us = (uint64_t)COXI_TASK_STREAM_KEPT_MS * 1000;
-    t.oldest_us = now_us > kept_us ? now_us - kept_us : 0;
+    uint64_t now_us = coxi_now_us();
+    struct telling t = {.out = out,
+                        .oldest_us = now_us > kept_us ? now_us - kept_us : 0,
+                        .next = since};
+    uint64_t at_us = real_us() - (now_us - t.oldest_us);
     int r = coxi_task_stream_watch(&c->task_stream);
-    r = r == 0 ? coxi_buffer_printf(out, "{\"tasks\":[") : r;
+    r = r == 0 ? coxi_buffer_printf(out, "{\"at\":%llu,\"tasks\":[",
+                                    (unsigned long long)at_us)
+               : r;
     size_t n = PIECE;
     for (size_t told = 0; r == 0 && n == PIECE && told < TOLD_MAX; told += n) {
-        uint64_t first;
-        n = take_piece(&c->task_stream, &t, piece, &first);
+        n = take_piece(&c->task_stream, &t, piece);
         for (size_t i = 0; r == 0 && i < n; i++) {
-            r = tell_task(&t, first + i, &piece[i]);
+            r = tell_task(&t, &piece[i]);
         }
     }
     uint64_t skipped = atomic_load(&c->task_stream.skipped);

@@ -99,6 +99,21 @@ TEST(printf_appends_text_without_its_nul)
     coxi_buffer_fini(&buffer);
 }
 
+/* Around what a buffer has room for, with and without the NUL. */
+TEST(printf_of_any_length_is_whole)
+{
+    for (int len = 0; len < 200; len++) {
+        struct coxi_buffer buffer = {0};
+        assert_code(0, coxi_buffer_append_raw(&buffer, "<", 1));
+        assert_code(0, coxi_buffer_printf(&buffer, "%0*d", len, 0));
+        assert_code(0, coxi_buffer_printf(&buffer, ">"));
+        assert_int_equal(1 + (len > 0 ? len : 1) + 1, buffer.len);
+        assert_int_equal('0', buffer.data[buffer.len - 2]);
+        assert_int_equal('>', buffer.data[buffer.len - 1]);
+        coxi_buffer_fini(&buffer);
+    }
+}
+
 TEST(aligned_memory_of_a_size_that_would_wrap_is_none)
 {
     for (size_t less = 0; less < 63; less++) {
