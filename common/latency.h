@@ -41,12 +41,19 @@ static inline void coxi_latency_add_alone(struct coxi_latency *latency, uint64_t
     coxi_latency_bump(&latency->sum_us, us);
 }
 
+/* Adds a duration as if `n` had been as long. Any thread. */
+static inline void coxi_latency_add_many(struct coxi_latency *latency, uint64_t us,
+                                         uint64_t n)
+{
+    (void)atomic_fetch_add_explicit(&latency->counts[coxi_latency_bucket(us)], n,
+                                    memory_order_relaxed);
+    (void)atomic_fetch_add_explicit(&latency->sum_us, n * us, memory_order_relaxed);
+}
+
 /* Any thread. */
 static inline void coxi_latency_add(struct coxi_latency *latency, uint64_t us)
 {
-    (void)atomic_fetch_add_explicit(&latency->counts[coxi_latency_bucket(us)], 1,
-                                    memory_order_relaxed);
-    (void)atomic_fetch_add_explicit(&latency->sum_us, us, memory_order_relaxed);
+    coxi_latency_add_many(latency, us, 1);
 }
 
 /* Adds all that `from` has. */

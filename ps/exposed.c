@@ -58,10 +58,11 @@ static struct runs take_runs(struct coxi_tenants *tenants)
 static void put_times(struct coxi_openmetrics *m, const struct runs *runs, bool pulls)
 {
     for (uint32_t i = 0; i < runs->n; i++) {
-        const struct coxi_request_times *times = runs->all[i].tenant->times;
+        const struct coxi_times_of *times = runs->all[i].tenant->times;
         struct coxi_latency all = {0};
-        for (size_t k = 0; k < COXI_REQUEST_TIMES; k++) {
-            coxi_latency_sum(&all, pulls ? &times[k].pulls : &times[k].commits);
+        for (size_t k = 0; k < COXI_TIMES_OF; k++) {
+            coxi_latency_sum(&all,
+                             pulls ? &times[k].pulls.took : &times[k].commits.took);
         }
         coxi_openmetrics_latency(m, OF_RUN(&runs->all[i]), &all);
     }

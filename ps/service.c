@@ -392,12 +392,14 @@ static int handle(struct coxi_tenant *tenant, struct coxi_peer *peer,
 static int handle_timed(struct coxi_tenant *tenant, struct coxi_peer *peer,
                         const struct coxi_message *m, const struct coxi_frame *frame)
 {
-    struct coxi_request_times *times =
-        &tenant->times[peer->number % COXI_REQUEST_TIMES];
+    struct coxi_times_of *of = &tenant->times[peer->number % COXI_TIMES_OF];
+    struct coxi_request_times *times = m->kind == COXI_PULL ? &of->pulls : &of->commits;
+    if (!coxi_request_is_timed(times)) {
+        return handle(tenant, peer, m, frame);
+    }
     uint64_t begun_ns = coxi_now_ns();
     int r = handle(tenant, peer, m, frame);
-    coxi_latency_add(m->kind == COXI_PULL ? &times->pulls : &times->commits,
-                     (coxi_now_ns() - begun_ns) / 1000);
+    coxi_request_took(times, begun_ns, coxi_now_ns());
     return r;
 }
 

@@ -8,7 +8,6 @@
 
 #include <stdatomic.h>
 
-#include "common/latency.h"
 #include "common/log.h"
 #include "common/sync.h"
 #include "net/keyring.h"
@@ -16,6 +15,7 @@
 #include "ps/deferred.h"
 #include "ps/payloads.h"
 #include "ps/quota.h"
+#include "ps/request_times.h"
 #include "ps/store.h"
 
 struct coxi_tenants;
@@ -42,11 +42,11 @@ struct coxi_seat {
 
 /* Each connection adds to one of these, so that few threads write to the same lines of their
  * cores' caches. */
-enum { COXI_REQUEST_TIMES = 8 };
+enum { COXI_TIMES_OF = 8 };
 
-struct coxi_request_times {
-    struct coxi_latency pulls;
-    struct coxi_latency commits;
+struct coxi_times_of {
+    struct coxi_request_times pulls;
+    struct coxi_request_times commits;
     char apart[64]; /* keeps the next one off the last line of this one */
 };
 
@@ -66,7 +66,7 @@ struct coxi_tenant {
     struct coxi_payloads payloads;
     atomic_uint n_connections; /* that have greeted */
     /* how long requests took; counted if the ps is timed */
-    struct coxi_request_times times[COXI_REQUEST_TIMES];
+    struct coxi_times_of times[COXI_TIMES_OF];
     /* held while a description is made and sent, because however many peers ask for
      * one, there must be memory for one only; nobody waits for a peer with it */
     struct coxi_mutex describing;
