@@ -2,7 +2,9 @@
  * See trace.h. A ring has one writer, its thread, and one reader at a time, which has the
  * lock. The writer never waits and overwrites nothing: while the ring is full, spans are
  * counted and not even timed. So a thread that does more than a ring holds pays for what is
- * told, not for all that it does.
+ * told, not for all that it does. And a ring that was full rests before it has room again,
+ * because telling a span costs more than noting it: the thread tells all that it does for a
+ * while, then nothing for a longer while.
  *
  * When a thread ends, its ring is free for another one once it is drained.
  */
@@ -32,6 +34,7 @@ struct ring {
     atomic_uint_least64_t end;  /* there is no room for the span of this number */
     atomic_uint_least64_t lost; /* since the ring was made */
     uint64_t tail;              /* spans read; guarded by the lock */
+    uint64_t room_ns;           /* when it had room last; guarded by the lock */
     uint64_t told_lost;         /* guarded by the lock */
     atomic_bool used;           /* a thread has it */
     struct coxi_trace_thread thread;
@@ -81,6 +84,7 @@ static struct ring *find_ring(void) COXI_REQUIRES(lock)
     struct ring *ring = n_rings < COXI_TRACE_RINGS ? calloc(1, sizeof(*ring)) : NULL;
     if (ring != NULL) {
         atomic_init(&ring->end, COXI_TRACE_RING_SPANS);
+        ring->room_ns = coxi_now_ns();
         rings[n_rings++] = ring;
     }
     return ring;
@@ -204,17 +208,24 @@ static uint64_t take_lost(struct ring *ring) COXI_REQUIRES(lock)
     return more;
 }
 
-/* The thread may write again where everything before `tail` was. */
-static void make_room(struct ring *ring, uint64_t tail) COXI_REQUIRES(lock)
+/* The thread may write again where everything before the tail was. */
+static void make_room(struct ring *ring, uint64_t now_ns) COXI_REQUIRES(lock)
 {
-    ring->tail = tail;
-    atomic_store_explicit(&ring->end, tail + COXI_TRACE_RING_SPANS,
+    ring->room_ns = now_ns;
+    atomic_store_explicit(&ring->end, ring->tail + COXI_TRACE_RING_SPANS,
                           memory_order_release);
 }
 
+static bool rests(const struct ring *ring, uint64_t now_ns) COXI_REQUIRES(lock)
+{
+    return is_full(ring) &&
+           now_ns < ring->room_ns + (uint64_t)COXI_TRACE_REST_MS * 1000000;
+}
+
 /* Moves spans of a ring to ret[*n]; those of other runs are left out. */
-static void drain_ring(struct ring *ring, uint64_t run, struct coxi_trace_span *ret,
-                       size_t max, size_t *n) COXI_REQUIRES(lock)
+static void drain_ring(struct ring *ring, uint64_t run, uint64_t now_ns,
+                       struct coxi_trace_span *ret, size_t max, size_t *n)
+    COXI_REQUIRES(lock)
 {
     uint64_t head = atomic_load_explicit(&ring->head, memory_order_acquire);
     uint64_t at = ring->tail;
@@ -232,7 +243,10 @@ static void drain_ring(struct ring *ring, uint64_t run, struct coxi_trace_span *
             };
         }
     }
-    make_room(ring, at);
+    ring->tail = at;
+    if (!rests(ring, now_ns)) {
+        make_room(ring, now_ns);
+    }
 }
 
 int coxi_trace_drain(uint64_t run, struct coxi_trace_span *ret, size_t max,
@@ -249,14 +263,15 @@ int coxi_trace_drain(uint64_t run, struct coxi_trace_span *ret, size_t max,
     }
     if (!goes_on) { /* what is there is of an older trace */
         for (size_t i = 0; i < n_rings; i++) {
-            make_room(rings[i], atomic_load(&rings[i]->head));
+            rings[i]->tail = atomic_load(&rings[i]->head);
+            make_room(rings[i], now_ns);
             (void)take_lost(rings[i]);
         }
         traced_run = run;
         dropped = 0;
     }
     for (size_t i = 0; i < n_rings; i++) {
-        drain_ring(rings[i], run, ret, max, &n);
+        drain_ring(rings[i], run, now_ns, ret, max, &n);
         dropped += take_lost(rings[i]);
     }
     atomic_store(&until_ns, now_ns + (uint64_t)COXI_TRACE_PATIENCE_MS * 1000000);

@@ -1,7 +1,8 @@
 /*
  * Traces: what the threads of this process do, as spans of time, for a client that asks
  * for them. Each thread writes to a ring of its own, without a lock; a thread that drains
- * the rings loses spans only where a ring is full.
+ * the rings loses spans only where a ring is full: so a thread that does more than 4096
+ * things between two drains tells 4096 in a row of each COXI_TRACE_REST_MS.
  *
  * While nobody asks, a span costs one branch that is predicted. A trace ends by itself
  * some seconds after the last call of coxi_trace_drain, because its client may be gone.
@@ -23,6 +24,7 @@
 enum {
     COXI_TRACE_RINGS = 128,
     COXI_TRACE_RING_SPANS = 4096,
+    COXI_TRACE_REST_MS = 780, /* after it had room until a full ring has room again */
     COXI_TRACE_PATIENCE_MS = 5000, /* a trace ends so long after it was last drained */
 };
 

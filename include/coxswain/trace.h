@@ -18,9 +18,10 @@ struct cox_coordinator;
  * Writes a trace to the file `path` from now on, until cox_trace_stop or cox_close.
  * cox_options.trace does the same from the end of cox_open on. Waits until all ps and
  * workers have begun, for at most 5 s; one that comes later is traced from 100 ms
- * after that on. The client asks ps and workers for what they did, ten times a second, and gathers it in the background;
- * what a lost daemon had not told is missing. A thread that does more than 4096 things
- * between two questions loses those beyond. After two million entries the trace ends.
+ * after that on. The client asks ps and workers for what they did, ten times a second, and
+ * gathers it in the background; what a lost daemon had not told is missing. Of a thread that
+ * does more than 4096 things between two questions there are 4096 in a row every 0.8 s.
+ * After two million entries the trace ends.
  * Each file has a last entry, "coxswain", with the numbers of entries that were written
  * and lost. Only one trace at a time in a process, and of a worker or ps (of a ps that
  * others use, too: entries of other runs are never told). COX_EBUSY: there is one, of this
