@@ -218,8 +218,8 @@ int cox_evaluator_open(const char *dir, const struct cox_evaluator_options *opti
     if (o.poll_ms <= 0 && coxi_place_in_store(dir)) {
         o.poll_ms = STORE_POLL_MS;
     }
-    r = fill_in(&o);
-    r = r == 0 ? copy_names(&o) : r;
+    r = copy_names(&o); /* first: what fails after it frees the names that `o` has */
+    r = r == 0 ? fill_in(&o) : r;
     evaluator->options = o;
     evaluator->dir = strdup(taken);
     if (r == 0 && evaluator->dir == NULL) {

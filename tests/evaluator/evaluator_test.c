@@ -1,6 +1,7 @@
 /* The evaluator: waiting, loading, looking up, reporting; damaged checkpoints. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -390,6 +391,13 @@ TEST(evaluator_reads_only_what_it_was_asked_for)
     evaluator = NULL;
     assert_code(COX_EINVAL, cox_evaluator_open(dir, &options, &evaluator));
     assert_null(evaluator);
+    options.variables = names; /* which a failure must leave alone */
+    options.n_variables = 2;
+    assert_int_equal(0, setenv("COX_EVALUATOR_IDLE_TIMEOUT_MS", "1m", 1)); /* NOLINT */
+    assert_code(COX_EINVAL, cox_evaluator_open(dir, &options, &evaluator));
+    assert_error_names("COX_EVALUATOR_IDLE_TIMEOUT_MS");
+    assert_null(evaluator);
+    assert_int_equal(0, unsetenv("COX_EVALUATOR_IDLE_TIMEOUT_MS")); /* NOLINT */
 }
 
 /* ---- scores, as other programs read them */
