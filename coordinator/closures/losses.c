@@ -38,7 +38,8 @@ static bool is_any_ps_away(struct cox_coordinator *c)
 int coxi_losses_wait_ms(const struct cox_coordinator *c)
 {
     const struct cox_options *o = &c->options;
-    return c->closures->ps_away && o->ps_recovery_ms > o->worker_wait_ms
+    return c->closures->ps_away && o->worker_wait_ms >= 0 &&
+                   o->ps_recovery_ms > o->worker_wait_ms
                ? o->ps_recovery_ms
                : o->worker_wait_ms;
 }

@@ -1,6 +1,10 @@
 /* Which lost workers count against a closure: those that died while its step ran. */
 #include <signal.h>
+#include <stdlib.h>
 
+#include "coordinator/closures/closure.h"
+#include "coordinator/closures/losses.h"
+#include "coordinator/coordinator.h"
 #include "tests/coordinator/actor.h"
 #include "tests/test.h"
 
@@ -150,4 +154,24 @@ TEST(closure_that_is_cancelled_while_the_ps_are_asked_about_it_does_not_run_agai
     assert_code(COX_EPARTIAL, cox_future_wait(future, 8000));
     cox_future_free(future);
     yard_close(&yard);
+}
+
+TEST(workers_have_as_long_as_a_ps_to_come_back_and_for_ever_if_told)
+{
+    struct cox_coordinator *c = calloc(1, sizeof(*c));
+    struct coxi_closures *closures = calloc(1, sizeof(*closures));
+    assert_non_null(c);
+    assert_non_null(closures);
+    c->closures = closures;
+    c->options.ps_recovery_ms = 2000;
+    c->options.worker_wait_ms = 1000;
+    assert_int_equal(1000, coxi_losses_wait_ms(c));
+    closures->ps_away = true;
+    assert_int_equal(2000, coxi_losses_wait_ms(c));
+    c->options.worker_wait_ms = 3000;
+    assert_int_equal(3000, coxi_losses_wait_ms(c));
+    c->options.worker_wait_ms = -1;
+    assert_int_equal(-1, coxi_losses_wait_ms(c));
+    free(closures);
+    free(c);
 }
