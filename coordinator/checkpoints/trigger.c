@@ -273,6 +273,18 @@ static void end_close(struct cox_coordinator *c, int code, const char *text)
     (void)pthread_cond_broadcast(&c->life.idle);
 }
 
+/* True if the close writes no checkpoint, which it tells. */
+static bool refuses_close(struct cox_coordinator *c) COXI_REQUIRES(c->lock)
+{
+    if (c->life.fatal != 0 || !c->life.failed) {
+        return false;
+    }
+    coxi_event(c, COX_EVENT_CHECKPOINT_FAILED, COXI_OF(.level = 1 + COX_EVENT_WARNING),
+               "no checkpoint is written at close, because an error has cancelled "
+               "closures: a client that resumed from it would skip them");
+    return true;
+}
+
 /* Adds what cox_close has waited for in vain, now that it has ended. */
 static void explain_late(struct cox_coordinator *c, const char *text)
     COXI_REQUIRES(c->lock)
@@ -339,7 +351,7 @@ static void *trigger_thread(void *arg)
     uint64_t looked_ms = coxi_now_ms();
     coxi_disk_give_up_when(&c->saving.leaves_disk);
     coxi_lock(&c->lock);
-    while (!terminate && (t->terminate || !t->end) && !c->life.closing) {
+    while ((!terminate || t->close) && (t->terminate || !t->end) && !c->life.closing) {
         if (look_at_claim(c, &looked_ms)) {
             continue;
         }
@@ -348,8 +360,12 @@ static void *trigger_thread(void *arg)
             (void)coxi_wait_until(&t->changed, &c->lock, &until);
             continue;
         }
-        terminate = t->terminate;
         bool closes = t->close;
+        if (closes && refuses_close(c)) { /* the error came since it began */
+            end_close(c, 0, "");
+            continue;
+        }
+        terminate = t->terminate;
         if (closes && c->life.fatal == 0 && !is_wanted_at_close(c)) {
             end_close(c, 0, ""); /* the one that was under way has everything */
             continue;
@@ -404,14 +420,7 @@ void coxi_trigger_let_save(struct cox_coordinator *c, const struct timespec *unt
     coxi_wait_begin(c, &wait, "cox_close", coxi_maybe_none());
     coxi_call_why(c, "the checkpoint that it begins with is being written");
     coxi_lock(&c->lock);
-    t->close = close && is_wanted_at_close(c);
-    if (t->close && c->life.failed) {
-        t->close = false;
-        coxi_event(c, COX_EVENT_CHECKPOINT_FAILED,
-                   COXI_OF(.level = 1 + COX_EVENT_WARNING),
-                   "no checkpoint is written at close, because an error has cancelled "
-                   "closures: a client that resumed from it would skip them");
-    }
+    t->close = close && is_wanted_at_close(c) && !refuses_close(c);
     (void)pthread_cond_signal(&t->changed);
     await_end(c, until, true);
     if (t->close) {
