@@ -72,19 +72,33 @@ static void make_key(void)
     atomic_store(&n_flows, coxi_random_id());
 }
 
+static bool is_full(const struct ring *ring)
+{
+    return atomic_load_explicit(&ring->head, memory_order_relaxed) ==
+           atomic_load_explicit(&ring->end, memory_order_acquire);
+}
+
+/* The thread may write again where everything before the tail was. */
+static void make_room(struct ring *ring, uint64_t now_ns) COXI_REQUIRES(lock)
+{
+    ring->room_ns = now_ns;
+    atomic_store_explicit(&ring->end, ring->tail + COXI_TRACE_RING_SPANS,
+                          memory_order_release);
+}
+
 /* A ring whose thread has ended and of which everything was read, or a new one. */
 static struct ring *find_ring(void) COXI_REQUIRES(lock)
 {
     for (size_t i = 0; i < n_rings; i++) {
         if (!atomic_load_explicit(&rings[i]->used, memory_order_acquire) &&
             atomic_load(&rings[i]->head) == rings[i]->tail) {
+            make_room(rings[i], coxi_now_ns()); /* also if it rests */
             return rings[i];
         }
     }
     struct ring *ring = n_rings < COXI_TRACE_RINGS ? calloc(1, sizeof(*ring)) : NULL;
     if (ring != NULL) {
-        atomic_init(&ring->end, COXI_TRACE_RING_SPANS);
-        ring->room_ns = coxi_now_ns();
+        make_room(ring, coxi_now_ns());
         rings[n_rings++] = ring;
     }
     return ring;
@@ -119,12 +133,6 @@ void coxi_trace_number_thread(uint32_t n)
 }
 
 /* ---- writing */
-
-static bool is_full(const struct ring *ring)
-{
-    return atomic_load_explicit(&ring->head, memory_order_relaxed) ==
-           atomic_load_explicit(&ring->end, memory_order_acquire);
-}
 
 /* The calling thread's ring; NULL: its span is lost, and counted. */
 static struct ring *ring_with_room(void)
@@ -208,18 +216,13 @@ static uint64_t take_lost(struct ring *ring) COXI_REQUIRES(lock)
     return more;
 }
 
-/* The thread may write again where everything before the tail was. */
-static void make_room(struct ring *ring, uint64_t now_ns) COXI_REQUIRES(lock)
-{
-    ring->room_ns = now_ns;
-    atomic_store_explicit(&ring->end, ring->tail + COXI_TRACE_RING_SPANS,
-                          memory_order_release);
-}
-
+/* A ring of which nothing was read has no other room to get. */
 static bool rests(const struct ring *ring, uint64_t now_ns) COXI_REQUIRES(lock)
 {
+    uint64_t end = atomic_load_explicit(&ring->end, memory_order_relaxed);
     return is_full(ring) &&
-           now_ns < ring->room_ns + (uint64_t)COXI_TRACE_REST_MS * 1000000;
+           (ring->tail + COXI_TRACE_RING_SPANS == end ||
+            now_ns < ring->room_ns + (uint64_t)COXI_TRACE_REST_MS * 1000000);
 }
 
 /* Moves spans of a ring to ret[*n]; those of other runs are left out. */

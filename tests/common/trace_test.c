@@ -122,6 +122,59 @@ TEST(a_ring_that_was_not_full_has_room_for_as_much_again)
     coxi_trace_stop(RUN);
 }
 
+static void *fill_a_ring(void *arg)
+{
+    (void)arg;
+    for (uint64_t i = 0; i <= COXI_TRACE_RING_SPANS; i++) {
+        note(1, RUN);
+    }
+    return NULL;
+}
+
+static void *note_one(void *arg)
+{
+    (void)arg;
+    note(2, RUN);
+    return NULL;
+}
+
+static void run_thread(void *(*function)(void *))
+{
+    pthread_t thread;
+    assert_int_equal(0, pthread_create(&thread, NULL, function, NULL));
+    assert_int_equal(0, pthread_join(thread, NULL));
+}
+
+TEST(a_thread_that_gets_the_ring_of_another_one_need_not_rest)
+{
+    uint64_t lost = 0;
+    (void)drain(RUN, &lost);
+    run_thread(fill_a_ring);
+    assert_int_equal(COXI_TRACE_RING_SPANS, drain(RUN, &lost));
+    run_thread(note_one);
+    assert_int_equal(1, drain(RUN, &lost));
+    assert_int_equal(2, spans[0].closure);
+    coxi_trace_stop(RUN);
+}
+
+TEST(a_ring_that_was_not_read_rests_no_longer_for_that)
+{
+    uint64_t lost = 0;
+    size_t n;
+    bool more;
+    (void)drain(RUN, &lost);
+    (void)fill_a_ring(NULL);
+    uint64_t rested_ns =
+        coxi_now_ns() + (uint64_t)COXI_TRACE_REST_MS * 1000000; /* at the latest */
+    while (coxi_now_ns() < rested_ns) {
+    }
+    assert_code(0, coxi_trace_drain(RUN, spans, 0, &n, &lost, &more)); /* nothing */
+    assert_true(more);
+    assert_int_equal(COXI_TRACE_RING_SPANS, drain(RUN, &lost));
+    assert_true(coxi_trace_begin() > 0);
+    coxi_trace_stop(RUN);
+}
+
 /* ---- while threads write */
 
 static atomic_int n_writing;
