@@ -1,16 +1,14 @@
 /* See request_times.h. */
 #include "ps/request_times.h"
 
-void coxi_request_took(struct coxi_request_times *times, uint64_t begun_ns,
+void coxi_request_took(struct coxi_request_times *times, unsigned n, uint64_t begun_ns,
                        uint64_t ended_ns)
 {
-    unsigned n = atomic_load_explicit(&times->stands_for, memory_order_relaxed);
-    n = n > 0 ? n : 1;
-    coxi_latency_add_many(&times->took, (ended_ns - begun_ns) / 1000, n);
     uint64_t since_ns =
         begun_ns - atomic_load_explicit(&times->begun_ns, memory_order_relaxed);
-    unsigned next = since_ns / n < COXI_REQUESTS_FAST_NS ? COXI_REQUESTS_TIMED : 1;
+    bool fast = since_ns / n < COXI_REQUESTS_FAST_NS;
+    coxi_latency_add_many(&times->took, (ended_ns - begun_ns) / 1000, n);
     atomic_store_explicit(&times->begun_ns, begun_ns, memory_order_relaxed);
-    atomic_store_explicit(&times->stands_for, next, memory_order_relaxed);
-    atomic_store_explicit(&times->untimed, next - 1, memory_order_relaxed);
+    atomic_store_explicit(&times->every, fast ? COXI_REQUESTS_TIMED : 1,
+                          memory_order_relaxed);
 }

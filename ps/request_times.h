@@ -6,8 +6,7 @@
  * counted for all of them; a prime, so that it is not always the same one of a step that has
  * several.
  *
- * Threads: several may count in one of these; then a few requests may be missing. Zeroed, it
- * is valid and empty.
+ * Threads: any. Zeroed, it is valid and empty.
  */
 #ifndef COXI_PS_REQUEST_TIMES_H
 #define COXI_PS_REQUEST_TIMES_H
@@ -22,24 +21,30 @@ enum { COXI_REQUESTS_TIMED = 13, COXI_REQUESTS_FAST_NS = 8000 };
 
 struct coxi_request_times {
     struct coxi_latency took;
-    atomic_uint untimed;            /* requests before the next one that is timed */
-    atomic_uint stands_for;         /* how many that one stands for; 0: one */
+    atomic_uint untimed;            /* requests since the last one that was timed */
+    atomic_uint every;              /* one in so many is timed; 0: each */
     atomic_uint_least64_t begun_ns; /* when the last one that was timed came */
 };
 
-/* A request has come: true if it is timed. */
-static inline bool coxi_request_is_timed(struct coxi_request_times *times)
+/*
+ * A request has come. 0: it is not timed; else for how many it stands, which no other one
+ * stands for. If threads come at the same moment, a few may count twice or not at all.
+ */
+static inline unsigned coxi_request_stands_for(struct coxi_request_times *times)
 {
-    unsigned untimed = atomic_load_explicit(&times->untimed, memory_order_relaxed);
-    if (untimed > 0) {
-        atomic_store_explicit(&times->untimed, untimed - 1, memory_order_relaxed);
+    unsigned n = atomic_load_explicit(&times->untimed, memory_order_relaxed) + 1;
+    if (n < atomic_load_explicit(&times->every, memory_order_relaxed)) {
+        atomic_store_explicit(&times->untimed, n, memory_order_relaxed);
+        return 0;
     }
-    return untimed == 0;
+    return n == 1
+               ? 1
+               : atomic_exchange_explicit(&times->untimed, 0, memory_order_relaxed) + 1;
 }
 
-/* Counts one that is timed, for all that it stands for, and chooses the next one. Both: ns of
- * the monotonic clock. */
-void coxi_request_took(struct coxi_request_times *times, uint64_t begun_ns,
+/* Counts one that stands for `n`, and chooses how many are timed from now on. Both: ns of the
+ * monotonic clock. */
+void coxi_request_took(struct coxi_request_times *times, unsigned n, uint64_t begun_ns,
                        uint64_t ended_ns);
 
 #endif

@@ -394,12 +394,13 @@ static int handle_timed(struct coxi_tenant *tenant, struct coxi_peer *peer,
 {
     struct coxi_times_of *of = &tenant->times[peer->number % COXI_TIMES_OF];
     struct coxi_request_times *times = m->kind == COXI_PULL ? &of->pulls : &of->commits;
-    if (!coxi_request_is_timed(times)) {
+    unsigned n = coxi_request_stands_for(times);
+    if (n == 0) {
         return handle(tenant, peer, m, frame);
     }
     uint64_t begun_ns = coxi_now_ns();
     int r = handle(tenant, peer, m, frame);
-    coxi_request_took(times, begun_ns, coxi_now_ns());
+    coxi_request_took(times, n, begun_ns, coxi_now_ns());
     return r;
 }
 

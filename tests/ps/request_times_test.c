@@ -16,8 +16,10 @@ static void come(struct stream *stream, uint64_t n, uint64_t every_ns)
 {
     for (uint64_t i = 0; i < n; i++) {
         stream->now_ns += every_ns;
-        if (coxi_request_is_timed(&stream->times)) {
-            coxi_request_took(&stream->times, stream->now_ns, stream->now_ns + TOOK_NS);
+        unsigned stands_for = coxi_request_stands_for(&stream->times);
+        if (stands_for > 0) {
+            coxi_request_took(&stream->times, stands_for, stream->now_ns,
+                              stream->now_ns + TOOK_NS);
             stream->n_timed++;
         }
     }
@@ -66,11 +68,35 @@ TEST(fast_requests_that_alternate_are_timed_in_turns)
     static struct coxi_request_times times;
     uint64_t n[KINDS] = {0};
     for (uint64_t i = 0; i < N; i++) {
-        if (coxi_request_is_timed(&times)) {
-            coxi_request_took(&times, i * 1000, i * 1000 + TOOK_NS);
+        unsigned stands_for = coxi_request_stands_for(&times);
+        if (stands_for > 0) {
+            coxi_request_took(&times, stands_for, i * 1000, i * 1000 + TOOK_NS);
             n[i % KINDS]++;
         }
     }
     assert_true(n[0] > N / COXI_REQUESTS_TIMED / 3);
     assert_true(n[1] > N / COXI_REQUESTS_TIMED / 3);
+}
+
+/* Connections that share one of these: each begins before the others' have ended. */
+TEST(requests_of_several_threads_count_once)
+{
+    enum { N = 5000, THREADS = 4, EVERY_NS = 100 };
+    static struct stream stream;
+    uint64_t came = 0;
+    for (int i = 0; i < N; i++) {
+        unsigned stand_for[THREADS];
+        for (int k = 0; k < THREADS; k++, came++) {
+            stand_for[k] = coxi_request_stands_for(&stream.times);
+        }
+        for (int k = 0; k < THREADS; k++) {
+            if (stand_for[k] > 0) {
+                uint64_t begun_ns = (came + (uint64_t)k) * EVERY_NS;
+                coxi_request_took(&stream.times, stand_for[k], begun_ns,
+                                  begun_ns + TOOK_NS);
+            }
+        }
+    }
+    assert_true(counted(&stream) <= came);
+    assert_true(counted(&stream) + COXI_REQUESTS_TIMED > came);
 }
