@@ -132,6 +132,27 @@ def look_at_names(page, browser):
         "document.querySelectorAll('main img, main script, main b[onclick], main u').length") == 0)
 
 
+UNDER_THE_POINTER = """(() => {
+  const canvas = document.getElementById('lanes');
+  const at = canvas.getBoundingClientRect();
+  const tip = document.getElementById('tasks-tip');
+  for (let x = at.width - 1; x > 0 && !tip.textContent.startsWith('worker'); x--) {
+    canvas.dispatchEvent(new PointerEvent('pointermove', { clientX: at.left + x, clientY: at.top + 8 }));
+  }
+  return tip.textContent;
+})()"""
+
+
+def look_at_tasks(page, browser):
+    """Steps are drawn while their section is in view, and the pointer tells which they are."""
+    browser.run("document.getElementById('tasks').scrollIntoView()")
+    page.until("the task stream has steps of all slots", lambda: re.match(
+        "Task stream of 3 slots: [1-9]", browser.run("document.getElementById('lanes').getAttribute('aria-label') ?? ''")))
+    page.until("the pointer tells a step and how long it took", lambda: re.fullmatch(
+        r"worker 0, slot 0: <b/onclick=alert\(1\)>work</b>, [0-9.]+ (µs|ms)", browser.run(UNDER_THE_POINTER)))
+    browser.run("scrollTo(0, 0)")
+
+
 def kill_and_see(page, browser, client, picture):
     page.until("all are up", lambda: page.tile("Ps up") == "2 / 2" and page.tile("Workers ready") == "3 / 3")
     os.kill(client.daemons("coxswain-worker")[0], signal.SIGKILL)
@@ -222,6 +243,7 @@ def main():
             browser.open(client.url)
             look_at_roles(page, browser)
             look_at_names(page, browser)
+            look_at_tasks(page, browser)
             kill_and_see(page, browser, client, picture)
             check("the page of a client links to its metrics", "/metrics" in links(page, client))
             compare(page, client)
