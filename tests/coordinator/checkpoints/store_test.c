@@ -236,6 +236,76 @@ TEST(closing_saves_nothing_if_an_error_comes_while_one_is_being_written)
     assert_int_equal(1, close_during_one(fail_and_go_on));
 }
 
+/* ---- names of places */
+
+/* A mistyped scheme would be a directory called "S3:". */
+TEST(a_directory_that_looks_like_another_store_is_refused)
+{
+    static const char *const wrong[] = {"S3://bucket/x", "file:///x", "s3:///bucket/x"};
+    struct cox_evaluator *evaluator;
+    struct cox_evals *evals;
+    struct cox_cluster *cluster;
+    assert_code(0, cox_cluster_local(1, 1, &cluster));
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+        struct cox_options options = COX_OPTIONS_INIT;
+        options.checkpoint_dir = wrong[i];
+        crew_refused(cluster, &options, COX_EINVAL, "s3://BUCKET/PREFIX");
+        assert_code(COX_EINVAL, cox_evaluator_open(wrong[i], NULL, &evaluator));
+        assert_code(COX_EINVAL, cox_evals_read(wrong[i], &evals));
+        assert_error_names("s3://BUCKET/PREFIX");
+    }
+    cox_cluster_free(cluster);
+}
+
+/* ---- slashes that mean nothing */
+
+TEST(a_local_cluster_writes_to_a_prefix_with_several_slashes)
+{
+    struct run run = {.fake = fake_s3_open()};
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.checkpoint_dir = "s3://bucket//runs//clicks//";
+    crew_open(&run.crew, 1, 1, "counter", &options);
+    run.counters[0] = crew_counter(&run.crew, "c0");
+    assert_int_equal(1, save(&run));
+    assert_true(has(&run, "ckpt-1/ps-0-of-1.safetensors"));
+    run_end(&run);
+}
+
+TEST(a_root_with_several_slashes_is_that_of_its_clients)
+{
+    struct run run = {.fake = fake_s3_open()};
+    struct program ps;
+    struct program worker;
+    struct cox_cluster *cluster;
+    char listen[300];
+    char at[300];
+    char address[256];
+    char json[900];
+    (void)snprintf(at, sizeof(at), "ipc://%s", coxi_test_path("ps"));
+    const char *const argv[] = {"coxswain-ps", "--listen", at,
+                                "--checkpoint-root=s3://bucket//runs//", NULL};
+    program_start(&ps, argv);
+    program_wait_printed(&ps, "event=listening");
+    (void)snprintf(listen, sizeof(listen), "ipc://%s", coxi_test_path("worker"));
+    daemon_start(&worker, "coxswain-worker", 0, listen, address);
+    (void)snprintf(json, sizeof(json), "{\"ps\": [\"%s\"], \"worker\": [\"%s\"]}", at,
+                   address);
+    assert_code(0, cox_cluster_parse(json, &cluster));
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.checkpoint_dir = "s3://bucket/runs//clicks";
+    assert_code(0, cox_open(cluster, &options, &run.crew.c));
+    (void)crew_counter(&run.crew, "c0");
+    assert_int_equal(1, save(&run));
+    assert_true(has(&run, "ckpt-1/ps-0-of-1.safetensors"));
+    assert_code(0, cox_close(run.crew.c, 5000));
+    cox_cluster_free(cluster);
+    program_kill(&worker, SIGKILL);
+    (void)program_wait(&worker);
+    program_kill(&ps, SIGKILL);
+    (void)program_wait(&ps);
+    fake_s3_close_clean(run.fake);
+}
+
 /* ---- an evaluator */
 
 TEST(an_evaluator_reads_from_a_store_and_reports_there)
