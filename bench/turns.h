@@ -30,7 +30,7 @@ struct turns {
     const char *name;
     const char *params;
     const char *baseline_name;
-    int turn_ms; /* how long a turn takes, at least */
+    int turn_ms; /* how long a turn takes, if there is time for it */
     void *arg;
     /* Opens a pair and fills `sides`: the baseline, then what is compared with it. */
     void (*open)(void *arg, int round, struct turns *turns);
