@@ -47,6 +47,8 @@ static struct coxi_mutex lock = COXI_MUTEX_INIT; /* guards the rings' list; leaf
 static struct ring *rings[COXI_TRACE_RINGS] COXI_GUARDED_BY(lock);
 static size_t n_rings COXI_GUARDED_BY(lock);
 static uint64_t traced_run COXI_GUARDED_BY(lock);
+/* Another one each time, so that none starves if there are more spans than are asked for. */
+static size_t first_drained COXI_GUARDED_BY(lock);
 static atomic_uint_least64_t until_ns;
 static atomic_uint_least64_t n_flows;
 static atomic_uint_least64_t n_ringless; /* spans of threads without a ring */
@@ -89,17 +91,19 @@ static void make_room(struct ring *ring, uint64_t now_ns) COXI_REQUIRES(lock)
 /* A ring whose thread has ended and of which everything was read, or a new one. */
 static struct ring *find_ring(void) COXI_REQUIRES(lock)
 {
-    for (size_t i = 0; i < n_rings; i++) {
-        if (!atomic_load_explicit(&rings[i]->used, memory_order_acquire) &&
-            atomic_load(&rings[i]->head) == rings[i]->tail) {
-            make_room(rings[i], coxi_now_ns()); /* also if it rests */
-            return rings[i];
-        }
+    struct ring *ring = NULL;
+    for (size_t i = 0; ring == NULL && i < n_rings; i++) {
+        bool is_free = !atomic_load_explicit(&rings[i]->used, memory_order_acquire) &&
+                       atomic_load(&rings[i]->head) == rings[i]->tail;
+        ring = is_free ? rings[i] : NULL;
     }
-    struct ring *ring = n_rings < COXI_TRACE_RINGS ? calloc(1, sizeof(*ring)) : NULL;
+    if (ring == NULL && n_rings < COXI_TRACE_RINGS) {
+        ring = calloc(1, sizeof(*ring));
+        rings[n_rings] = ring;
+        n_rings += ring != NULL;
+    }
     if (ring != NULL) {
-        make_room(ring, coxi_now_ns());
-        rings[n_rings++] = ring;
+        make_room(ring, coxi_now_ns()); /* a new thread need not rest for another one */
     }
     return ring;
 }
@@ -273,9 +277,11 @@ int coxi_trace_drain(uint64_t run, struct coxi_trace_span *ret, size_t max,
         traced_run = run;
         dropped = 0;
     }
+    first_drained++;
     for (size_t i = 0; i < n_rings; i++) {
-        drain_ring(rings[i], run, now_ns, ret, max, &n);
-        dropped += take_lost(rings[i]);
+        struct ring *ring = rings[(first_drained + i) % n_rings];
+        drain_ring(ring, run, now_ns, ret, max, &n);
+        dropped += take_lost(ring);
     }
     atomic_store(&until_ns, now_ns + (uint64_t)COXI_TRACE_PATIENCE_MS * 1000000);
     atomic_store(&coxi_trace_flag, true);

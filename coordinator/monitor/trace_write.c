@@ -154,16 +154,7 @@ static char *put(char *at, const char *text)
 
 static char *put_number(char *at, uint64_t number)
 {
-    char digits[20];
-    size_t n = 0;
-    do {
-        digits[n++] = (char)('0' + number % 10);
-        number /= 10;
-    } while (number > 0);
-    while (n > 0) {
-        *at++ = digits[--n];
-    }
-    return at;
+    return at + coxi_json_digits(number, at);
 }
 
 static char *put_hex(char *at, uint64_t number)
