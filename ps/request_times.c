@@ -1,6 +1,8 @@
 /* See request_times.h. */
 #include "ps/request_times.h"
 
+#include <stdbool.h>
+
 void coxi_request_took(struct coxi_request_times *times, unsigned n, uint64_t begun_ns,
                        uint64_t ended_ns)
 {

@@ -1,8 +1,8 @@
 /*
  * How long a ps takes for requests of one kind, for those who watch it.
  *
- * Two looks at the clock are a large part of what a small request costs. So while a connection
- * has one every COXI_REQUESTS_FAST_NS or faster, one in COXI_REQUESTS_TIMED is timed and
+ * Two looks at the clock are a large part of what a small request costs. So while less than
+ * COXI_REQUESTS_FAST_NS pass from one to the next, one in COXI_REQUESTS_TIMED is timed and
  * counted for all of them; a prime, so that it is not always the same one of a step that has
  * several.
  *
@@ -12,7 +12,6 @@
 #define COXI_PS_REQUEST_TIMES_H
 
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/latency.h"

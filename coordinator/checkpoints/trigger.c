@@ -351,6 +351,7 @@ static void *trigger_thread(void *arg)
     uint64_t looked_ms = coxi_now_ms();
     coxi_disk_give_up_when(&c->saving.leaves_disk);
     coxi_lock(&c->lock);
+    /* SIGTERM's checkpoint is the last one, but for a close that came after its cut. */
     while ((!terminate || t->close) && (t->terminate || !t->end) && !c->life.closing) {
         if (look_at_claim(c, &looked_ms)) {
             continue;
