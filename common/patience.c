@@ -17,11 +17,13 @@ int coxi_patience_fill(const struct coxi_patience_field *all, size_t n)
         char *end;
         errno = 0;
         long ms = strtol(text, &end, 10);
-        if (*end != '\0' || errno != 0 || ms < -1 || ms == 0 || ms > INT_MAX) {
+        if (*end != '\0' || errno != 0 || ms < (all[i].must_end ? 1 : -1) || ms == 0 ||
+            ms > INT_MAX) {
             return coxi_error(COX_EINVAL,
                               "%s is '%.40s': it must be a number of milliseconds from "
-                              "1 to %d, or -1 for no limit",
-                              all[i].variable, text, INT_MAX);
+                              "1 to %d%s",
+                              all[i].variable, text, INT_MAX,
+                              all[i].must_end ? "" : ", or -1 for no limit");
         }
         *all[i].ms = (int)ms;
     }

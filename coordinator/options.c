@@ -14,9 +14,9 @@
 static int fill_in(struct cox_options *o, const struct cox_cluster *cluster)
 {
     const struct coxi_patience_field waits[] = {
-        {"COX_OPEN_TIMEOUT_MS", &o->open_timeout_ms},
-        {"COX_WORKER_WAIT_MS", &o->worker_wait_ms},
-        {"COX_PS_RECOVERY_MS", &o->ps_recovery_ms},
+        {"COX_OPEN_TIMEOUT_MS", &o->open_timeout_ms, false},
+        {"COX_WORKER_WAIT_MS", &o->worker_wait_ms, false},
+        {"COX_PS_RECOVERY_MS", &o->ps_recovery_ms, true},
     };
     int r = coxi_patience_fill(waits, sizeof(waits) / sizeof(*waits));
     COXI_DEFAULTS_OPTIONS(COXI_FILL_IN)

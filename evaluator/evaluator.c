@@ -186,8 +186,8 @@ void cox_evaluator_close(struct cox_evaluator *evaluator)
 static int fill_in(struct cox_evaluator_options *o)
 {
     const struct coxi_patience_field waits[] = {
-        {"COX_EVALUATOR_FIRST_TIMEOUT_MS", &o->first_timeout_ms},
-        {"COX_EVALUATOR_IDLE_TIMEOUT_MS", &o->idle_timeout_ms},
+        {"COX_EVALUATOR_FIRST_TIMEOUT_MS", &o->first_timeout_ms, false},
+        {"COX_EVALUATOR_IDLE_TIMEOUT_MS", &o->idle_timeout_ms, false},
     };
     int r = coxi_patience_fill(waits, sizeof(waits) / sizeof(*waits));
     o->poll_ms = o->poll_ms > 0 ? o->poll_ms : 0;
@@ -218,7 +218,7 @@ int cox_evaluator_open(const char *dir, const struct cox_evaluator_options *opti
     if (o.poll_ms <= 0 && coxi_place_in_store(dir)) {
         o.poll_ms = STORE_POLL_MS;
     }
-    r = copy_names(&o); /* first: what fails after it frees the names that `o` has */
+    r = copy_names(&o); /* first, because every failure below frees the names in `o` */
     r = r == 0 ? fill_in(&o) : r;
     evaluator->options = o;
     evaluator->dir = strdup(taken);

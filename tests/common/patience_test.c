@@ -3,11 +3,12 @@
 
 #include <stdlib.h>
 
+#include "common/error.h"
 #include "tests/test.h"
 
 static int fill(const char *text, int *ms)
 {
-    const struct coxi_patience_field one = {"COX_TEST_WAIT_MS", ms};
+    const struct coxi_patience_field one = {"COX_TEST_WAIT_MS", ms, false};
     assert_int_equal(0, setenv("COX_TEST_WAIT_MS", text, 1));
     return coxi_patience_fill(&one, 1);
 }
@@ -35,4 +36,17 @@ TEST(what_is_no_time_is_refused)
         assert_error_names("COX_TEST_WAIT_MS");
         assert_error_names(wrong[i]);
     }
+}
+
+TEST(a_wait_that_must_end_takes_no_minus_one)
+{
+    int ms = 0;
+    const struct coxi_patience_field one = {"COX_TEST_WAIT_MS", &ms, true};
+    assert_int_equal(0, setenv("COX_TEST_WAIT_MS", "-1", 1));
+    assert_code(COX_EINVAL, coxi_patience_fill(&one, 1));
+    assert_error_names("COX_TEST_WAIT_MS is '-1'");
+    assert_null(strstr(coxi_error_text(), "no limit"));
+    assert_int_equal(0, setenv("COX_TEST_WAIT_MS", "1", 1));
+    assert_code(0, coxi_patience_fill(&one, 1));
+    assert_int_equal(1, ms);
 }
