@@ -173,6 +173,7 @@ struct cox_metric {
 struct cox_coordinator {
     atomic_int refs; /* one for the owner, and one for each future that a user holds */
     struct cox_options options;
+    char *option_texts; /* what the strings of `options` point into */
     struct coxi_session session;
     struct coxi_events *events; /* base/event.h */
     struct coxi_loop *loop;

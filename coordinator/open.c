@@ -324,7 +324,7 @@ int cox_open(const struct cox_cluster *cluster, const struct cox_options *option
         return r;
     }
     coordinator_init(c);
-    r = coxi_options_take(options, cluster, &c->options);
+    r = coxi_options_take(c, options, cluster);
     if (r == 0) {
         r = start(c, cluster);
     }
@@ -552,6 +552,7 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
     coxi_monitor_free(c);
     r = close_code(c, r == 0 ? coxi_trigger_close_code(c) : r);
     coxi_trigger_free(c);
+    free(c->option_texts);
     coxi_coordinator_unref(c);
     return r;
 }

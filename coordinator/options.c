@@ -1,6 +1,9 @@
 /* See options.h. */
 #include "coordinator/options.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "cluster/cluster.h"
 #include "common/defaults.h"
 #include "common/error.h"
@@ -107,14 +110,43 @@ static int check(const struct cox_options *o, const struct cox_cluster *cluster)
     return r == 0 ? coxi_trigger_check(o) : r;
 }
 
-int coxi_options_take(const struct cox_options *given,
-                      const struct cox_cluster *cluster, struct cox_options *ret)
+/* Copies the strings, which the program may free when cox_open has returned. */
+static int keep_texts(struct cox_options *o, char **ret)
+{
+    const char **texts[] = {
+        &o->checkpoint_dir, &o->log_dir,        &o->bin_dir, &o->listen,
+        &o->key_file,       &o->seal,           &o->http,    &o->tensorboard_dir,
+        &o->trace,          &o->checkpoint_via,
+    };
+    const size_t n = sizeof(texts) / sizeof(*texts);
+    size_t len = 0;
+    for (size_t i = 0; i < n; i++) {
+        len += *texts[i] != NULL ? strlen(*texts[i]) + 1 : 0;
+    }
+    char *kept = malloc(len + 1);
+    if (kept == NULL) {
+        return coxi_error_memory("the client's options");
+    }
+    *ret = kept;
+    for (size_t i = 0; i < n; i++) {
+        if (*texts[i] != NULL) {
+            size_t size = strlen(*texts[i]) + 1;
+            *texts[i] = memcpy(kept, *texts[i], size);
+            kept += size;
+        }
+    }
+    return 0;
+}
+
+int coxi_options_take(struct cox_coordinator *c, const struct cox_options *given,
+                      const struct cox_cluster *cluster)
 {
     struct cox_options defaults = COX_OPTIONS_INIT;
-    int r =
-        coxi_struct_copy(ret, COXI_STRUCT_OPTIONS, given != NULL ? given : &defaults);
+    int r = coxi_struct_copy(&c->options, COXI_STRUCT_OPTIONS,
+                             given != NULL ? given : &defaults);
     if (r == 0) {
-        r = fill_in(ret, cluster);
+        r = fill_in(&c->options, cluster);
     }
-    return r == 0 ? check(ret, cluster) : r;
+    r = r == 0 ? keep_texts(&c->options, &c->option_texts) : r;
+    return r == 0 ? check(&c->options, cluster) : r;
 }

@@ -5,8 +5,9 @@
 #include "coordinator/coordinator.h"
 
 /* Makes the options that a client of `cluster` runs with, of those that the program has
- * given (NULL: all defaults). COX_EINVAL: the text names the option. */
-int coxi_options_take(const struct cox_options *given,
-                      const struct cox_cluster *cluster, struct cox_options *ret);
+ * given (NULL: all defaults; its strings are copied). COX_EINVAL: the text names the
+ * option. */
+int coxi_options_take(struct cox_coordinator *c, const struct cox_options *given,
+                      const struct cox_cluster *cluster);
 
 #endif

@@ -128,10 +128,10 @@ COX_API void cox_cluster_free(struct cox_cluster *cluster); /* takes NULL */
 
 /*
  * Connects to every ps and to the workers, and begins a run. `options` NULL: all
- * defaults. The caller may free `cluster` afterwards. Returns when all ps are connected
- * and min_workers workers are ready; listed workers count, and those that dialled. When
- * the run goes on from a checkpoint, the ps have ps_recovery_ms for being restored, in
- * addition to open_timeout_ms.
+ * defaults. The caller may free `cluster` and the strings of `options` afterwards. Returns
+ * when all ps are connected and min_workers workers are ready; listed workers count, and
+ * those that dialled. When the run goes on from a checkpoint, the ps have ps_recovery_ms
+ * for being restored, in addition to open_timeout_ms.
  *
  * Errors whose text names a daemon:
  *   COX_ETIMEDOUT   it does not answer, or it has a key, and the client has none

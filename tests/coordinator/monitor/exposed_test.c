@@ -169,3 +169,56 @@ TEST(functions_of_equal_names_in_two_modules_are_told_apart)
     coxi_test_until(tells_both, url, "a state that tells of both");
     crew_close(&crew);
 }
+
+/* The strings of options, each in memory of its own, so that a use after free is seen. */
+static void open_with_own_strings(struct crew *crew)
+{
+    struct cox_cluster *cluster;
+    struct cox_options options = COX_OPTIONS_INIT;
+    char *texts[] = {
+        strdup(coxi_test_path("checkpoints")),
+        strdup(coxi_test_path("logs")),
+        strdup(coxi_test_bin()),
+        strdup("127.0.0.1:0"),
+        strdup("127.0.0.1:0"),
+        strdup(coxi_test_path("board")),
+        strdup(coxi_test_path("trace.json")),
+        strdup("ps"),
+        strdup("off"),
+    };
+    const char **fields[] = {
+        &options.checkpoint_dir, &options.log_dir,        &options.bin_dir,
+        &options.listen,         &options.http,           &options.tensorboard_dir,
+        &options.trace,          &options.checkpoint_via, &options.seal};
+    _Static_assert(sizeof(texts) == sizeof(fields), "a text for each field");
+    (void)snprintf(crew->log_dir, sizeof(crew->log_dir), "%s", coxi_test_path("logs"));
+    for (size_t i = 0; i < sizeof(fields) / sizeof(*fields); i++) {
+        assert_non_null(texts[i]);
+        *fields[i] = texts[i];
+    }
+    assert_code(0, cox_cluster_local(1, 1, &cluster));
+    assert_code(0, cox_open(cluster, &options, &crew->c));
+    cox_cluster_free(cluster);
+    for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
+        free(texts[i]);
+    }
+}
+
+TEST(a_client_keeps_its_own_copies_of_the_strings_of_options)
+{
+    struct crew crew;
+    open_with_own_strings(&crew);
+    const char *url = cox_http_address(crew.c);
+    struct cox_variable *counter = crew_counter(&crew, "total");
+    char *logs = visitor_get(url, "/api/logs");
+    assert_non_null(strstr(logs, "ps-0"));
+    free(logs);
+    free(visitor_get(url, "/api/state"));
+    free(visitor_get(url, "/metrics"));
+    assert_code(0, cox_checkpoint_save(crew.c, NULL, NULL));
+    assert_int_equal(0, crew_read(&crew, counter));
+    crew_close(&crew);
+    size_t len;
+    free(coxi_test_read(coxi_test_path("trace.json"), &len));
+    assert_true(len > 0);
+}
