@@ -215,6 +215,32 @@ static void free_stream(void *cls)
     free(stream);
 }
 
+/* Whether one more stream of events may begin. The oldest makes room, once it has had its
+ * time: its reader asks again. */
+static bool make_room_for_events(struct coxi_http_server *server)
+{
+    struct coxi_http_client *oldest = NULL;
+    size_t n = 0;
+    for (struct coxi_http_client *client = server->clients; client != NULL;
+         client = client->next) {
+        if (client->state == COXI_HTTP_STREAMING &&
+            client->stream->route->events != NULL) {
+            n++;
+            oldest = oldest == NULL || client->since_ms <= oldest->since_ms ? client
+                                                                            : oldest;
+        }
+    }
+    if (n < COXI_HTTP_STREAMS_MAX) {
+        return true;
+    }
+    if (coxi_now_ms() - oldest->since_ms < atomic_load(&coxi_http_request_ms) ||
+        server->n_doomed >= COXI_HTTP_DOOMED_MAX) {
+        return false;
+    }
+    coxi_http_doom(oldest);
+    return true;
+}
+
 /* Answers with events, or with work that has begun. */
 static enum MHD_Result answer_stream(struct coxi_http_client *client,
                                      const struct coxi_http_route *route,
@@ -373,12 +399,12 @@ enum MHD_Result coxi_http_answer(void *cls, struct MHD_Connection *connection,
     if (route->get != NULL) {
         return answer_get(client, route, &request);
     }
-    if (client->server->n_streams >= COXI_HTTP_STREAMS_MAX) {
-        return refuse(client, MHD_HTTP_SERVICE_UNAVAILABLE, "too many streams\n",
-                      false);
-    }
     if (route->work != NULL) {
         return answer_work(client, route, &request, method);
+    }
+    if (!make_room_for_events(server)) {
+        return refuse(client, MHD_HTTP_SERVICE_UNAVAILABLE, "too many streams\n",
+                      false);
     }
     /* a browser that comes back says this; what it asked for at first is older */
     (void)parse_number(header(client, "Last-Event-ID"), &request.since);

@@ -5,7 +5,7 @@
  * time-out begins anew with each byte.
  *
  * Invariants: at most COXI_HTTP_CONNECTIONS_MAX connections are not doomed, and
- * DOOMED_MAX are. A connection's socket is open while it is in `clients`, because
+ * COXI_HTTP_DOOMED_MAX are. A connection's socket is open while it is in `clients`, because
  * libmicrohttpd tells of the end before it closes the socket.
  *
  * Threads: its own, on which all functions of routes run; start, wake and stop: any.
@@ -26,7 +26,6 @@
 #include "http/server.h"
 
 enum {
-    DOOMED_MAX = 32,
     SWEEP_MS = 500,    /* how often connections are looked at */
     REST_MS = 100,     /* after accept has failed for lack of descriptors */
     ACCEPTS_MAX = 16,  /* in one turn */
@@ -49,7 +48,7 @@ void coxi_http_set_state(struct coxi_http_client *client, enum coxi_http_state s
     client->since_ms = coxi_now_ms();
 }
 
-static void doom(struct coxi_http_client *client)
+void coxi_http_doom(struct coxi_http_client *client)
 {
     if (client->state != COXI_HTTP_DOOMED) {
         client->server->n_doomed++;
@@ -124,14 +123,15 @@ static void on_answered(void *cls, struct MHD_Connection *connection, void **of_
 }
 
 /* How long a connection may stay as it is; 0: for ever. */
-static uint64_t limit_ms(enum coxi_http_state state)
+static uint64_t limit_ms(const struct coxi_http_client *client)
 {
-    switch (state) {
+    switch (client->state) {
     case COXI_HTTP_READING:
         return atomic_load(&coxi_http_request_ms);
     case COXI_HTTP_ANSWERING:
         return COXI_HTTP_ANSWER_MS;
     case COXI_HTTP_STREAMING:
+        return client->stream->route->work != NULL ? COXI_HTTP_WORK_MS : 0;
     case COXI_HTTP_DOOMED:
         break;
     }
@@ -144,9 +144,9 @@ static void sweep(struct coxi_http_server *server)
     uint64_t now_ms = coxi_now_ms();
     for (struct coxi_http_client *client = server->clients; client != NULL;
          client = client->next) {
-        uint64_t most_ms = limit_ms(client->state);
+        uint64_t most_ms = limit_ms(client);
         if (most_ms > 0 && now_ms - client->since_ms >= most_ms) {
-            doom(client);
+            coxi_http_doom(client);
         } else if (client->state == COXI_HTTP_STREAMING && client->stream->sleeps &&
                    now_ms - client->stream->sent_ms >= COXI_HTTP_KEEP_MS) {
             coxi_http_resume(client->stream);
@@ -181,14 +181,15 @@ static bool make_room(struct coxi_http_server *server)
     struct coxi_http_client *oldest = oldest_in(server, COXI_HTTP_READING);
     oldest = oldest != NULL ? oldest : oldest_in(server, COXI_HTTP_ANSWERING);
     if (oldest != NULL) {
-        doom(oldest);
+        coxi_http_doom(oldest);
     }
     return oldest != NULL;
 }
 
 static bool can_accept(const struct coxi_http_server *server)
 {
-    return server->n_doomed < DOOMED_MAX && coxi_now_ms() >= server->rests_until_ms;
+    return server->n_doomed < COXI_HTTP_DOOMED_MAX &&
+           coxi_now_ms() >= server->rests_until_ms;
 }
 
 static void refuse(int fd)
@@ -267,7 +268,7 @@ static void end_all(struct coxi_http_server *server)
     for (int i = 0; i < END_TURNS_MAX && server->n_clients > 0; i++) {
         for (struct coxi_http_client *client = server->clients; client != NULL;
              client = client->next) {
-            doom(client);
+            coxi_http_doom(client);
             if (client->stream != NULL) {
                 coxi_http_resume(client->stream);
             }
@@ -359,7 +360,7 @@ static int start_daemon(struct coxi_http_server *server)
     server->daemon = MHD_start_daemon(
         MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME, 0, NULL,
         NULL, coxi_http_answer, server, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)(COXI_HTTP_CONNECTIONS_MAX + DOOMED_MAX + 1),
+        (unsigned)(COXI_HTTP_CONNECTIONS_MAX + COXI_HTTP_DOOMED_MAX + 1),
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)COXI_HTTP_HEADERS_MAX,
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(COXI_HTTP_REQUEST_MS / 1000),
         MHD_OPTION_UNESCAPE_CALLBACK, leave_escaped, NULL, MHD_OPTION_NOTIFY_CONNECTION,

@@ -10,7 +10,8 @@
  * Everything is bounded: connections, their headers, the time of each request and answer,
  * the memory of answers, the streams, and the share of a core that all of it takes.
  * Strangers who take all connections keep nobody out, because the one that has waited
- * longest, for a request or for a slow reader, makes room for the next.
+ * longest, for a request or for a slow reader, makes room for the next; and of the streams
+ * of events the oldest.
  */
 #ifndef COXI_HTTP_HTTP_H
 #define COXI_HTTP_HTTP_H
@@ -24,15 +25,17 @@
 
 enum {
     COXI_HTTP_CONNECTIONS_MAX = 64,
-    COXI_HTTP_STREAMS_MAX = 16,
+    COXI_HTTP_STREAMS_MAX = 16,   /* of events */
     COXI_HTTP_HEADERS_MAX = 8192, /* bytes of a request, about */
     COXI_HTTP_REQUEST_MS =
         10000,                   /* how long a request may take, and the one after it */
-    COXI_HTTP_ANSWER_MS = 60000, /* how long an answer may take */
+    COXI_HTTP_ANSWER_MS = 60000, /* how long an answer may take, ... */
+    COXI_HTTP_WORK_MS = 900000,  /* ... and a long one that is made meanwhile */
     COXI_HTTP_URL_MAX = 96,
 };
 
-/* How long a request may take: COXI_HTTP_REQUEST_MS, which tests shorten. */
+/* How long a request may take, and how long a stream of events has its place at least:
+ * COXI_HTTP_REQUEST_MS, which tests shorten. */
 extern atomic_uint coxi_http_request_ms;
 
 struct coxi_http_server;

@@ -30,6 +30,11 @@ static int split(const char *address, char host[HOST_MAX + 1],
     const char *begin = address;
     size_t len = colon != NULL ? (size_t)(colon - address) : 0;
     size_t n = strspn(digits, "0123456789");
+    if (strstr(address, "://") != NULL) {
+        return coxi_error(COX_EADDRESS,
+                          "'%s' is a URL: give the address alone, like 127.0.0.1:8080",
+                          address);
+    }
     if (n == 0 || n > PORT_DIGITS_MAX || digits[n] != '\0' ||
         strtol(digits, NULL, 10) > UINT16_MAX) {
         return coxi_error(COX_EADDRESS,
@@ -77,6 +82,10 @@ bool coxi_http_names_loopback(const char *host)
     size_t len = host[0] == '[' ? strcspn(host, "]") + 1 : strcspn(host, ":");
     if (len > HOST_MAX || len > strlen(host) ||
         (host[len] != '\0' && host[len] != ':')) {
+        return false;
+    }
+    const char *port = host[len] == ':' ? host + len + 1 : "";
+    if (port[strspn(port, "0123456789")] != '\0') {
         return false;
     }
     (void)snprintf(name, sizeof(name), "%.*s", (int)len, host);

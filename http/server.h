@@ -10,8 +10,11 @@
 #include "common/unforked.h"
 #include "http/http.h"
 
-/* a stream that is silent for so long gets a comment, which also shows who is gone */
-enum { COXI_HTTP_KEEP_MS = 15000 };
+enum {
+    /* a stream that is silent for so long gets a comment, which also shows who is gone */
+    COXI_HTTP_KEEP_MS = 15000,
+    COXI_HTTP_DOOMED_MAX = 32, /* connections that are being closed */
+};
 
 /*
  *   READING <-> ANSWERING;  READING -> STREAMING;  any -> DOOMED -> (closed)
@@ -99,6 +102,9 @@ void coxi_http_answered(struct coxi_http_client *client);
 
 /* False: the thread has had more than its share of a core, and will rest. */
 bool coxi_http_has_time(struct coxi_http_server *server);
+
+/* Shuts a connection down; libmicrohttpd will close it. */
+void coxi_http_doom(struct coxi_http_client *client);
 
 /* Lets a suspended stream go on. */
 void coxi_http_resume(struct coxi_http_stream *stream);

@@ -12,6 +12,7 @@ const DRAW_MS = 1000;
 const DRAW_SOON_MS = 100; // what has happened is shown at once
 const SILENT_MS = 12000; // a client samples every second
 const AGAIN_MS = [300, 600, 1000, 2000];
+const LASTED_MS = 3000; // events that ended sooner were refused: what is new is asked for now and then
 
 // "connecting", "live", "lost", or "over": a run that is read from a file
 const link = { state: "connecting" };
@@ -100,17 +101,18 @@ async function catchUp() {
   become(state.live === false ? "over" : "live");
 }
 
-// Follows the events until they end, fall silent or have to be asked for again. Of a run that is
-// over nothing is expected; if something comes all the same, somebody goes on with it.
+// Follows the events until they end, fall silent or have to be asked for again; false: at once. Of a run
+// that is over nothing is expected; if something comes all the same, somebody goes on with it.
 function follow() {
   return new Promise((resolve) => {
     const source = new EventSource(`/events?since=${model.seq}`);
-    let heard = performance.now();
+    const begun = performance.now();
+    let heard = begun;
     const watch = setInterval(() => link.state === "live" && performance.now() - heard > SILENT_MS && end(), 1000);
     function end() {
       clearInterval(watch);
       source.close();
-      resolve();
+      resolve(performance.now() - begun > LASTED_MS);
     }
     source.onmessage = (event) => {
       heard = performance.now();
@@ -128,12 +130,14 @@ async function run() {
   for (let failures = 0; ; ) {
     try {
       await catchUp();
-      failures = 0;
-      await follow();
+      if (await follow()) {
+        failures = 0;
+        continue;
+      }
     } catch {
       become("lost");
-      await pause(AGAIN_MS[Math.min(failures++, AGAIN_MS.length - 1)]);
     }
+    await pause(AGAIN_MS[Math.min(failures++, AGAIN_MS.length - 1)]);
   }
 }
 

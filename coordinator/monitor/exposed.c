@@ -120,7 +120,8 @@ static int add_page(struct cox_coordinator *c, struct coxi_exposed *exposed)
     return r;
 }
 
-static int serve(struct cox_coordinator *c, const char *address)
+/* `named`: what says where, for errors. */
+static int serve(struct cox_coordinator *c, const char *address, const char *named)
 {
     struct coxi_exposed *exposed = c->exposed;
     const struct coxi_http_options options = {.address = address,
@@ -145,14 +146,15 @@ static int serve(struct cox_coordinator *c, const char *address)
     add_route(exposed, coxi_trace_asked_route(exposed->trace));
     r = coxi_http_start(&options, exposed->routes, exposed->n_routes, &exposed->server);
     if (r != 0) {
-        return coxi_error(r, "cox_options.http: %s", coxi_error_text());
+        return coxi_error(r, "%s: %s", named, coxi_error_text());
     }
     return 0;
 }
 
 int coxi_exposed_start(struct cox_coordinator *c)
 {
-    const char *address = c->options.http != NULL
+    const bool is_given = c->options.http != NULL;
+    const char *address = is_given
                               ? c->options.http
                               : getenv("COX_HTTP"); // NOLINT(concurrency-mt-unsafe)
     if (address == NULL || address[0] == '\0') {
@@ -160,7 +162,9 @@ int coxi_exposed_start(struct cox_coordinator *c)
     }
     c->times.watched = true;
     c->exposed = calloc(1, sizeof(*c->exposed));
-    return c->exposed != NULL ? serve(c, address) : coxi_error_memory("an HTTP server");
+    return c->exposed != NULL
+               ? serve(c, address, is_given ? "cox_options.http" : "COX_HTTP")
+               : coxi_error_memory("an HTTP server");
 }
 
 void coxi_exposed_tell(struct cox_coordinator *c)

@@ -71,6 +71,31 @@ static int say_no_events(void *context, uint64_t *cursor, struct coxi_buffer *ou
     return 0;
 }
 
+static int begin_work(void *context, const struct coxi_http_request *request,
+                      struct coxi_http_reply *reply)
+{
+    (void)context;
+    (void)request;
+    (void)reply;
+    return 0;
+}
+
+static int do_work(void *context, uint64_t *cursor, struct coxi_buffer *out)
+{
+    (void)context;
+    (void)cursor;
+    int r = coxi_buffer_printf(out, "done\n");
+    return r == 0 ? COXI_HTTP_LAST : r;
+}
+
+static void end_work(void *context)
+{
+    (void)context;
+}
+
+static const struct coxi_http_work work = {
+    .type = "text/plain", .begin = begin_work, .more = do_work, .end = end_work};
+
 static const struct coxi_http_route routes[] = {
     {.path = "/hello", .get = say_hello, .is_short = true},
     {.path = "/much", .get = say_much},
@@ -78,6 +103,7 @@ static const struct coxi_http_route routes[] = {
     {.path = "/costly", .get = say_costly},
     {.path = "/events", .events = say_events},
     {.path = "/silence", .events = say_no_events},
+    {.path = "/work", .work = &work},
 };
 
 static struct coxi_http_server *start(void)
@@ -249,7 +275,9 @@ TEST(http_on_loopback_answers_no_other_host_s_name)
                                          "",
                                          "[::1]x",
                                          "127.1",
-                                         "localhost@evil"};
+                                         "localhost@evil",
+                                         "localhost:80@evil",
+                                         "[::1]:x"};
     static const char *const own[] = {"localhost", "LOCALHOST:1", "127.0.0.1:80",
                                       "127.9.9.9", "[::1]",       "[::1]:80"};
     char text[256];
@@ -359,15 +387,27 @@ TEST(http_asks_for_no_more_events_while_the_reader_is_slow)
     coxi_http_stop(server);
 }
 
+static int begin_stream(struct coxi_http_server *server)
+{
+    int fd = visitor_connect(coxi_http_url(server));
+    visitor_say(fd, "GET /silence HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    free(visitor_hear_until(fd, "retry"));
+    return fd;
+}
+
+static void take_all_streams(struct coxi_http_server *server,
+                             int fds[COXI_HTTP_STREAMS_MAX])
+{
+    for (int i = 0; i < COXI_HTTP_STREAMS_MAX; i++) {
+        fds[i] = begin_stream(server);
+    }
+}
+
 TEST(http_answers_while_all_streams_are_taken)
 {
     int fds[COXI_HTTP_STREAMS_MAX];
     struct coxi_http_server *server = start();
-    for (int i = 0; i < COXI_HTTP_STREAMS_MAX; i++) {
-        fds[i] = visitor_connect(coxi_http_url(server));
-        visitor_say(fds[i], "GET /silence HTTP/1.1\r\nHost: localhost\r\n\r\n");
-        free(visitor_hear_until(fds[i], "retry"));
-    }
+    take_all_streams(server, fds);
     assert_serves(server);
     char *answer = visitor_ask(coxi_http_url(server), "/silence", "");
     assert_int_equal(503, visitor_status(answer));
@@ -375,6 +415,38 @@ TEST(http_answers_while_all_streams_are_taken)
     (void)close(fds[0]);
     coxi_http_stop(server);
     for (int i = 1; i < COXI_HTTP_STREAMS_MAX; i++) {
+        (void)close(fds[i]);
+    }
+}
+
+TEST(http_ends_the_oldest_stream_for_a_new_one)
+{
+    int fds[COXI_HTTP_STREAMS_MAX];
+    struct coxi_http_server *server = start();
+    take_all_streams(server, fds);
+    atomic_store(&coxi_http_request_ms, 0); /* all have had their time */
+    int fd = begin_stream(server);
+    free(visitor_hear(fds[0])); /* until it is closed */
+    (void)close(fd);
+    coxi_http_stop(server);
+    for (int i = 1; i < COXI_HTTP_STREAMS_MAX; i++) {
+        (void)close(fds[i]);
+    }
+}
+
+/* Whoever reads events keeps nobody from a long answer that was asked for. */
+TEST(http_works_while_all_streams_are_taken)
+{
+    int fds[COXI_HTTP_STREAMS_MAX];
+    struct coxi_http_server *server = start();
+    take_all_streams(server, fds);
+    char *answer =
+        visitor_ask(coxi_http_url(server), "/work", COXI_HTTP_WORK_HEADER ": 1\r\n");
+    assert_int_equal(200, visitor_status(answer));
+    assert_non_null(strstr(answer, "done"));
+    free(answer);
+    coxi_http_stop(server);
+    for (int i = 0; i < COXI_HTTP_STREAMS_MAX; i++) {
         (void)close(fds[i]);
     }
 }
