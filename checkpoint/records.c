@@ -96,19 +96,34 @@ static void drop(struct coxi_records *records, struct coxi_record_stream *stream
     }
 }
 
-/* Drops every second item of the older half. */
-static void thin(struct coxi_records *records, struct coxi_record_stream *stream)
+/* Of the older half, keeps the first item, and of all that there ever were one in `stride`. */
+static void keep_one_in(struct coxi_records *records, struct coxi_record_stream *stream,
+                        uint64_t stride)
 {
     size_t half = stream->n / 2;
     size_t n = 0;
     for (size_t i = 0; i < stream->n; i++) {
-        if (i < half && i % 2 == 1) {
-            drop(records, stream, &stream->items[i]);
+        struct coxi_record_item *item = &stream->items[i];
+        if (i > 0 && i < half && item->nth % stride != 0) {
+            drop(records, stream, item);
         } else {
-            stream->items[n++] = stream->items[i];
+            stream->items[n++] = *item;
         }
     }
     stream->n = n;
+}
+
+/* Drops an eighth of the items at least, and of more than 3 at least one. What stays of the
+ * older half covers the run evenly, because it has one stride all over. */
+static void thin(struct coxi_records *records, struct coxi_record_stream *stream)
+{
+    size_t most = stream->n - stream->n / 8 - (stream->n < 8);
+    stream->stride += stream->stride == 0;
+    keep_one_in(records, stream, stream->stride);
+    while (stream->n > most) {
+        stream->stride *= 2;
+        keep_one_in(records, stream, stream->stride);
+    }
 }
 
 /* Drops the oldest eighth, at least one item. */
@@ -247,6 +262,7 @@ static int append(struct coxi_records *records, struct coxi_record_stream *strea
         return r;
     }
     item->seq = item->seq > records->last ? item->seq : records->last + 1;
+    item->nth = stream->n_added++;
     records->last = item->seq;
     stream->items[stream->n++] = *item;
     if (item->series != NULL) {

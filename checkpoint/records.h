@@ -6,8 +6,8 @@
  *
  * Memory is bounded (COXI_RECORDS_BYTES). When there are too many records of a kind, the
  * oldest events, marks and descriptions of workers are dropped. Samples, and the scalars
- * of a name, are thinned: every second record of the older half goes, so that what is
- * twice as old has half as many records, and a curve keeps its beginning.
+ * of a name, are thinned: of the older half every second, fourth, ... record stays, evenly
+ * over the whole run, and of the newer half all.
  *
  * Threads: any. Adding is a few hundred nanoseconds under a lock of its own, which is a
  * leaf: it may be called with any lock held.

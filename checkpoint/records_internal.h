@@ -20,6 +20,7 @@ struct coxi_record_series;
 
 struct coxi_record_item {
     uint64_t seq;
+    uint64_t nth; /* in its stream, with those that were dropped */
     double t;
     enum coxi_record_kind kind;
     struct coxi_record_text *text; /* or, of a scalar: */
@@ -32,7 +33,9 @@ struct coxi_record_stream {
     struct coxi_record_item *items; /* by rising number */
     size_t n;
     size_t capacity;
-    size_t bytes; /* of their texts */
+    size_t bytes;     /* of their texts */
+    uint64_t n_added; /* since its beginning */
+    uint64_t stride;  /* of those that thinning has left, a power of two; 0: as 1 */
 };
 
 /* Lives as long as the records. */

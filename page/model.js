@@ -2,10 +2,10 @@
 // document. Everything is bounded, so that the page can stay open for weeks.
 import { isNumber } from "./format.js";
 
-const POINTS_MAX = 20000; // of a curve; then every 2nd is dropped
+const POINTS_MAX = 20000; // of a curve; more are thinned
 const EVENTS_MAX = 2000;
 const NAMES_MAX = 500; // curves; further names are not shown
-const GAP_S = 10; // samples that are further apart are not joined by a line
+const GAP_S = 10; // samples that are further apart are not joined by a line, unless all there are so far apart
 
 // Values of one name and source, in the order of steps.
 class Scalar {
@@ -15,6 +15,9 @@ class Scalar {
     this.t = [];
     this.y = [];
     this.seq = []; // of their records
+    this.nth = []; // how many came before each
+    this.pushed = 0;
+    this.stride = 1; // of those that thinning has left
     this.odd = null; // the newest value, if it is no number: "NaN"
     this.oddSince = null; // the step of the first such value after the last number
     this.version = 0;
@@ -27,10 +30,10 @@ class Scalar {
       end--;
     }
     const replaced = end > 0 && this.x[end - 1] === step ? 1 : 0;
-    [step, t, value, seq].forEach((v, i) => this.columns()[i].splice(end - replaced, replaced, v));
+    [step, t, value, seq, this.pushed++].forEach((v, i) => this.columns()[i].splice(end - replaced, replaced, v));
     this.version++;
     if (this.x.length > POINTS_MAX) {
-      thin(this.columns());
+      this.stride = thin(this.columns(), this.nth, this.stride);
     }
   }
 
@@ -46,18 +49,28 @@ class Scalar {
   }
 
   columns() {
-    return [this.x, this.t, this.y, this.seq];
+    return [this.x, this.t, this.y, this.seq, this.nth];
   }
 }
 
-function thin(columns) {
+// Keeps all of the newer half, and of the older half one in `stride`, or in as many times 2 as it takes
+// to make room. `nth`: how many came before each. Returns the new stride.
+function thin(columns, nth, stride) {
+  const half = nth.length >> 1;
+  const most = nth.length - (nth.length >> 3);
+  let kept = [];
+  for (; ; stride *= 2) {
+    kept = nth.map((n, i) => i === 0 || i >= half || n % stride === 0);
+    if (kept.reduce((sum, is) => sum + is, 0) <= most) {
+      break;
+    }
+  }
   for (const column of columns) {
     let n = 0;
-    for (let i = 0; i < column.length; i += 2) {
-      column[n++] = column[i];
-    }
+    column.forEach((value, i) => kept[i] && (column[n++] = value));
     column.length = n;
   }
+  return stride;
 }
 
 const LEVELS = ["debug", "info", "warning", "error"];
@@ -81,8 +94,11 @@ export class Model {
     this.config = null;
     this.sample = null;
     this.scalars = new Map(); // name -> Map(source -> Scalar)
-    this.curves = { t: [], rate: [], commits: [], queued: [], in_flight: [], ready: [], bytes: [] };
+    this.curves = { t: [], rate: [], commits: [], queued: [], in_flight: [], ready: [], bytes: [], nth: [] };
+    this.curvesPushed = 0;
+    this.curvesStride = 1;
     this.curvesVersion = 0;
+    this.apart = null; // seconds between samples: a long history is thinned
     this.workers = new Map(); // index -> newest values
     this.workersVersion = 0;
     this.ps = new Map();
@@ -91,6 +107,7 @@ export class Model {
     this.eventsVersion = 0;
     this.configVersion = 0;
     this.checkpoints = []; // {number, step, t}
+    this.checkpointStride = 1;
     this.restarts = []; // {step, t}
     this.sampledFrom = -Infinity; // when this client's samples begin
     this.marksVersion = 0;
@@ -166,6 +183,7 @@ const TAKERS = {
     const again = before !== null && (before.pid !== record.pid || before.generation !== record.generation);
     if (again) {
       model.commitsBefore = null;
+      model.apart = 0;
       model.sampledFrom = record.t;
       model.restarts.push({ step: record.resumed?.closure ?? model.sample?.step ?? 0, t: record.t });
       if (record.resumed) {
@@ -194,10 +212,12 @@ const TAKERS = {
       commits = before !== null && since > 0 && record.commits >= before ? (record.commits - before) / since : null;
       model.commitsBefore = record.commits;
     }
-    if (since > GAP_S) {
-      pushSample(curves, record.t - since + 0.001, null, null);
+    if (since > Math.max(GAP_S, 2.5 * (model.apart ?? since))) {
+      pushSample(model, record.t - since + 0.001, null, null);
+    } else if (last >= 0) {
+      model.apart = since;
     }
-    pushSample(curves, record.t, record, commits);
+    pushSample(model, record.t, record, commits);
     const settled = (s) => (s?.done ?? 0) + (s?.failed ?? 0);
     const isWaiting = (record.queued ?? 0) + (record.in_flight ?? 0) > 0;
     if (!isWaiting || model.endedT === null || model.endedT > record.t || settled(record) !== settled(model.sample)) {
@@ -254,7 +274,8 @@ const TAKERS = {
   checkpoint(model, record) {
     model.checkpoints.push({ number: record.number, step: record.closure, t: record.t, seconds: record.seconds });
     if (model.checkpoints.length > EVENTS_MAX) {
-      thin([model.checkpoints]);
+      const numbers = model.checkpoints.map((mark) => mark.number);
+      model.checkpointStride = thin([model.checkpoints], numbers, model.checkpointStride);
     }
     model.marksVersion++;
   },
@@ -269,13 +290,14 @@ function dropFrom(curves, t) {
   Object.values(curves).forEach((column) => column.splice(n));
 }
 
-function pushSample(curves, t, record, commits) {
+function pushSample(model, t, record, commits) {
+  const curves = model.curves;
   const { workers_ready: ready, ps_bytes: bytes, rate, queued, in_flight } = record ?? {};
-  const values = { t, rate, commits, queued, in_flight, ready, bytes };
+  const values = { t, rate, commits, queued, in_flight, ready, bytes, nth: model.curvesPushed++ };
   for (const [name, column] of Object.entries(curves)) {
     column.push(isNumber(values[name]) ? values[name] : null);
   }
   if (curves.t.length > POINTS_MAX) {
-    thin(Object.values(curves));
+    model.curvesStride = thin(Object.values(curves), curves.nth, model.curvesStride);
   }
 }

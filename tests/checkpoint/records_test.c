@@ -149,6 +149,73 @@ TEST(many_scalars_of_a_name_are_thinned_and_keep_the_first_and_the_last)
     coxi_records_free(records);
 }
 
+/* The steps of all points that are left. */
+static size_t steps_of(const char *all, uint64_t *steps, size_t most)
+{
+    static const char name[] = "\"step\":";
+    size_t n = 0;
+    while (*all != '\0' && n < most) {
+        size_t len = strcspn(all, "\n") + 1;
+        const char *at = memmem(all, len, name, sizeof(name) - 1);
+        assert_non_null(at);
+        steps[n++] = strtoull(at + sizeof(name) - 1, NULL, 10);
+        all += len;
+    }
+    return n;
+}
+
+/* Whatever its length, a curve has its older half evenly, and all of its newer half. */
+TEST(a_long_curve_is_thinned_evenly)
+{
+    enum { MOST = 40000 };
+    static uint64_t steps[MOST];
+    static const uint64_t lengths[] = {40000, 300000, 1500000};
+    struct coxi_records *records = make();
+    uint64_t logged = 0;
+    for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
+        for (; logged < lengths[i]; logged++) {
+            assert_code(0, log_scalar(records, "loss", logged, 1));
+        }
+        char *all = lines(records, 0);
+        size_t n = steps_of(all, steps, MOST);
+        free(all);
+        assert_true(n > 20000 && n < MOST);
+        assert_int_equal(0, steps[0]);
+        assert_int_equal(logged - 1, steps[n - 1]);
+        uint64_t stride = steps[1] - steps[0];
+        assert_true(stride <= 4 * lengths[i] / n + 1);
+        size_t even = 1;
+        while (even < n && steps[even] - steps[even - 1] == stride) {
+            even++;
+        }
+        assert_true(even > n / 4 - 2); /* then they are dense ... */
+        for (size_t k = even + 1; k < n; k++) {
+            assert_int_equal(1, steps[k] - steps[k - 1]);
+        }
+    }
+    coxi_records_free(records);
+}
+
+/* Texts are bounded in bytes, too: few and long ones. */
+TEST(long_samples_are_thinned_to_the_last_few)
+{
+    static char text[60000];
+    struct coxi_records *records = make();
+    memset(text, 'x', sizeof(text) - 1);
+    static char fields[sizeof(text) + 16];
+    (void)snprintf(fields, sizeof(fields), "\"a\":\"%s\"", text);
+    for (int i = 0; i < 300; i++) {
+        add(records, COXI_RECORD_SAMPLE, fields);
+    }
+    char *all = lines(records, 0);
+    assert_true(count(all) > 8);
+    assert_true(strlen(all) <= 2 << 20);
+    assert_non_null(strstr(all, "\"seq\":1,"));
+    assert_non_null(strstr(all, "\"seq\":300,"));
+    free(all);
+    coxi_records_free(records);
+}
+
 TEST(events_and_workers_keep_the_newest)
 {
     struct coxi_records *records = make();

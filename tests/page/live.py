@@ -193,6 +193,20 @@ SPEEDS = """import('/model.js').then(({ Model }) => {
 })"""
 
 
+# A curve of 200,000 points, and samples that are a minute apart, with a gap: how far apart the points of
+# the older half are, the number of points, the first and the last, and the number of gaps.
+LONG = """import('/model.js').then(({ Model }) => {
+  const model = new Model();
+  let seq = 0;
+  for (let i = 0; i < 200000; i++) model.add({ seq: ++seq, t: i, kind: 'scalar', name: 'loss', step: i, value: 1 });
+  const { x } = model.scalar('loss', 'client');
+  const apart = x.slice(1, x.length >> 2).map((step, i) => step - x[i]);
+  for (let i = 0; i < 100; i++) model.add({ seq: ++seq, t: 60 * i + (i > 50 ? 1000 : 0), kind: 'sample', rate: 1 });
+  return [Math.max(...apart) - Math.min(...apart), x.length > 10000 && x.length <= 20000, x[0], x[x.length - 1],
+          model.curves.rate.filter((rate) => rate === null).length];
+})"""
+
+
 def tiles_fit(browser):
     """Also on a phone, where a tile is narrow."""
     browser.size(390, 844)
@@ -268,6 +282,7 @@ def main():
             check("and when the last checkpoint was", " at " in page.tile("Last checkpoint"))
             check("no number covers the next one", tiles_fit(browser))
             check("the speed is that of the newest client, also if its clock is set back", browser.run(SPEEDS) == [5, 30])
+            check("a long curve is thinned evenly, and only gaps are gaps", browser.run(LONG) == [0, True, 0, 199999, 1])
             picture("over")
             check("and links to no metrics", "/metrics" not in links(page, served))
             check(f"no errors in the page {browser.errors}", not browser.errors)
