@@ -131,16 +131,26 @@ static void give_up(struct coxi_launcher *launcher, const char *why)
     }
 }
 
-/* The daemon's exit code says that starting it again would not help. */
-static void give_up_daemon(const struct daemon *daemon)
+/* The daemon's exit code says that starting it again would not help. The last line of
+ * its log says why. The log's path is told if the log stays. */
+static void give_up_daemon(const struct daemon *daemon, int code)
 {
+    const struct coxi_launcher *launcher = daemon->launcher;
     char path[PATH_MAX];
     char text[400];
-    char why[512];
+    char log[300] = "";
+    char why[sizeof(text) + sizeof(log) + 64];
     log_path(daemon, path);
     coxi_file_last_line(path, text, sizeof(text));
-    (void)snprintf(why, sizeof(why), "%s %u ended: %s", daemon->role, daemon->index,
-                   text);
+    if (text[0] == '\0') {
+        (void)snprintf(text, sizeof(text), "it exited with %d, and gave no reason",
+                       code);
+    }
+    if (launcher->options.log_dir != NULL) {
+        (void)snprintf(log, sizeof(log), " (its log is %.280s)", path);
+    }
+    (void)snprintf(why, sizeof(why), "%s %u ended: %s%s", daemon->role, daemon->index,
+                   text, log);
     give_up(daemon->launcher, why);
 }
 
@@ -164,7 +174,7 @@ static void on_daemon_exit(uv_process_t *process, int64_t status, int signum)
     daemon->state = DAEMON_ENDED;
     if (!launcher->stopping && daemon->n_starts == 1 && signum == 0 &&
         status < COXI_EXIT_AGAIN) {
-        give_up_daemon(daemon);
+        give_up_daemon(daemon, (int)status);
         return;
     }
     if (!launcher->stopping) {

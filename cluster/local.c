@@ -29,17 +29,18 @@
 #include "common/unforked.h"
 #include "objects/s3.h"
 
-enum { STOP_MS = 1800, LIFELINE_FD = 3, PRINTS_FD = 4 };
+enum { STOP_MS = 1800, LIFELINE_FD = 3, PRINTS_FD = 4, NOT_KNOWN = -1 };
 
 struct coxi_local {
     char dir[64];
     char key_file[PATH_MAX]; /* "": it has made no key */
+    int log;                 /* the launcher's log, which it removes with `dir` */
     int lifeline;
     /* the lifeline: a child of the client must not keep it open */
     struct coxi_unforked unforked;
-    struct coxi_mutex lock;          /* leaf */
-    pid_t pid COXI_GUARDED_BY(lock); /* 0: the launcher has ended and was waited for */
-    int status COXI_GUARDED_BY(lock);
+    struct coxi_mutex lock;           /* leaf */
+    pid_t pid COXI_GUARDED_BY(lock);  /* 0: the launcher has ended and was waited for */
+    int status COXI_GUARDED_BY(lock); /* of waitpid; NOT_KNOWN: somebody else has it */
 };
 
 extern char **environ;
@@ -153,6 +154,15 @@ static void launcher_log(const struct coxi_local *local, char path[PATH_MAX])
     (void)coxi_path(path, "%s/launcher.log", local->dir);
 }
 
+/* The launcher removes `dir` when it ends. An open file can be read after that. */
+static int open_log(struct coxi_local *local)
+{
+    char path[PATH_MAX];
+    launcher_log(local, path);
+    local->log = open(path, O_RDONLY | O_CREAT | O_CLOEXEC, 0600);
+    return local->log >= 0 ? 0 : coxi_error_errno(COX_EIO, "cannot create %s", path);
+}
+
 struct arguments {
     const char *argv[15];
     char text[14][PATH_MAX];
@@ -263,6 +273,7 @@ int coxi_local_start(const struct cox_cluster *cluster,
     if (local == NULL) {
         return coxi_error_memory("a local cluster");
     }
+    local->log = -1;
     local->lifeline = -1;
     coxi_mutex_init(&local->lock);
     int r = find_program(program, options->bin_dir);
@@ -275,6 +286,9 @@ int coxi_local_start(const struct cox_cluster *cluster,
     }
     if (r == 0) {
         (void)strcpy(local->dir, dir);
+        r = open_log(local);
+    }
+    if (r == 0) {
         r = coxi_cluster_at(local->dir, cluster->n_ps, cluster->n_workers, &addresses);
     }
     if (r == 0 && key->kind == COXI_KEY_NONE) {
@@ -313,7 +327,9 @@ static bool has_ended(struct coxi_local *local)
     coxi_lock(&local->lock);
     if (local->pid != 0) {
         pid_t pid = waitpid(local->pid, &local->status, WNOHANG);
-        local->pid = pid == 0 || (pid < 0 && errno != ECHILD) ? local->pid : 0;
+        bool taken = pid < 0 && errno == ECHILD;
+        local->status = taken ? NOT_KNOWN : local->status;
+        local->pid = pid > 0 || taken ? 0 : local->pid;
     }
     bool ended = local->pid == 0;
     coxi_unlock(&local->lock);
@@ -325,19 +341,44 @@ int coxi_local_check(struct coxi_local *local)
     return has_ended(local) ? coxi_local_check_lost(local) : 0;
 }
 
+/* The last line of the launcher's log. Opens it anew, because threads that share a
+ * descriptor share its position. */
+static void read_log(const struct coxi_local *local, char *ret, size_t len)
+{
+    char path[PATH_MAX];
+    (void)coxi_path(path, "/proc/self/fd/%d", local->log);
+    coxi_file_last_line(path, ret, len);
+}
+
+/* How a launcher that has told no reason has ended. */
+static void describe_end(struct coxi_local *local, char *ret, size_t len)
+{
+    coxi_lock(&local->lock);
+    int status = local->status;
+    coxi_unlock(&local->lock);
+    if (status == NOT_KNOWN) {
+        (void)snprintf(ret, len, "its launcher is gone, and gave no reason");
+    } else if (WIFSIGNALED(status)) {
+        (void)snprintf(ret, len, "signal %d has killed its launcher", WTERMSIG(status));
+    } else {
+        (void)snprintf(ret, len, "its launcher exited with %d, and gave no reason",
+                       WEXITSTATUS(status));
+    }
+}
+
 int coxi_local_check_lost(struct coxi_local *local)
 {
     static const char own[] = "coxswain cluster: ";
-    char log[PATH_MAX];
-    char text[512];
+    char text[COXI_ERROR_TEXT_MAX];
     bool ended = has_ended(local);
-    launcher_log(local, log);
-    coxi_file_last_line(log, text, sizeof(text));
+    read_log(local, text, sizeof(text));
     if (!ended && strncmp(text, own, strlen(own)) != 0) {
         return 0;
     }
-    return coxi_error(COX_EIO, "the local cluster has ended: %s",
-                      text[0] != '\0' ? text : "it was killed");
+    if (text[0] == '\0') {
+        describe_end(local, text, sizeof(text));
+    }
+    return coxi_error(COX_EIO, "the local cluster has ended: %s", text);
 }
 
 void coxi_local_stop(struct coxi_local *local)
@@ -361,6 +402,9 @@ void coxi_local_stop(struct coxi_local *local)
         if (ended.fd >= 0) {
             (void)close(ended.fd);
         }
+    }
+    if (local->log >= 0) {
+        (void)close(local->log);
     }
     if (local->dir[0] != '\0') {
         coxi_directory_remove(local->dir);

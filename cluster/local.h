@@ -21,7 +21,8 @@ int coxi_local_start(const struct cox_cluster *cluster,
  * cluster; NULL: it has made none. */
 const char *coxi_local_key_file(const struct coxi_local *local);
 
-/* 0 while the launcher lives; otherwise COX_EIO with its last message. Any thread. */
+/* 0 while the launcher lives; otherwise COX_EIO with its last message, or if it has told
+ * nothing with how it has ended. Any thread. */
 int coxi_local_check(struct coxi_local *local);
 
 /* The same, for a daemon that is missing: the launcher tells why before it ends its

@@ -1,7 +1,9 @@
 /* See program.h. */
 #include "tests/program.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -296,5 +298,19 @@ int program_occupy(const char *path)
     assert_true(fd >= 0);
     assert_int_equal(0, bind(fd, (struct sockaddr *)&address, sizeof(address)));
     assert_int_equal(0, listen(fd, 64));
+    return fd;
+}
+
+int program_occupy_port(char ret_address[32])
+{
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof(address);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(0, bind(fd, (struct sockaddr *)&address, len));
+    assert_int_equal(0, listen(fd, 1));
+    assert_int_equal(0, getsockname(fd, (struct sockaddr *)&address, &len));
+    (void)snprintf(ret_address, 32, "127.0.0.1:%u", ntohs(address.sin_port));
     return fd;
 }

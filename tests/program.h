@@ -37,6 +37,9 @@ void program_assert_refuses(const char *name, const char *option, const char *pa
  * close(). */
 int program_occupy(const char *path);
 
+/* Listens at a free port, as another program would; returns the socket, for close(). */
+int program_occupy_port(char ret_address[32]);
+
 /* Asserts that daemon `name` moves the content of its log file to another file if its
  * bound is tiny. */
 void program_assert_bounds_its_log(const char *name);

@@ -2,6 +2,7 @@
  * for the client, and with which process it ends. */
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -127,6 +128,77 @@ TEST(local_cluster_that_ends_tells_its_client_why)
     assert_code(COX_EPSLOST, cox_future_wait(hold.future, 20000));
     assert_error_names("the local cluster has ended: ");
     assert_error_names("signal 15");
+    crew_hold_release(&hold);
+    cox_future_free(hold.future);
+    (void)cox_close(crew.c, 5000);
+}
+
+/* Asserts that a local cluster, with `log_dir` or NULL, does not open, and that the error
+ * has both texts. */
+static void assert_refused(const char *log_dir, const char *daemon, const char *why)
+{
+    struct cox_cluster *cluster;
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.bin_dir = coxi_test_bin();
+    options.log_dir = log_dir;
+    assert_code(0, cox_cluster_local(1, 1, &cluster));
+    crew_refused(cluster, &options, COX_EIO, daemon);
+    assert_error_names("the local cluster has ended: ");
+    assert_error_names(why);
+    assert_null(strstr(coxi_test_error(), "killed"));
+    cox_cluster_free(cluster);
+}
+
+TEST(client_is_told_why_a_daemon_of_its_local_cluster_cannot_start)
+{
+    static const char *const variables[] = {"COX_PS_HTTP", "COX_WORKER_HTTP"};
+    static const char *const daemons[] = {"ps 0 ended: coxswain-ps: ",
+                                          "worker 0 ended: coxswain-worker: "};
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(0, setenv(variables[i], "foo", 1));
+        assert_refused(NULL, daemons[i], "'foo' is no address");
+        assert_int_equal(0, setenv(variables[i], "0.0.0.0:0", 1));
+        assert_refused(NULL, daemons[i], "other hosts reach 0.0.0.0:0");
+        assert_int_equal(0, unsetenv(variables[i]));
+    }
+}
+
+TEST(client_is_told_which_log_has_the_reason)
+{
+    char log[300];
+    const char *dir = coxi_test_path("logs");
+    (void)snprintf(log, sizeof(log),
+                   "'foo' is no address: it is like 127.0.0.1:8080, "
+                   "or a port from 0 (any) to 65535 (its log is %s/ps-0.log)",
+                   dir);
+    assert_int_equal(0, setenv("COX_PS_HTTP", "foo", 1));
+    assert_refused(dir, "ps 0 ended: coxswain-ps: ", log);
+}
+
+TEST(client_is_told_which_port_a_daemon_of_its_local_cluster_cannot_have)
+{
+    char text[32];
+    char why[128];
+    int fd = program_occupy_port(text);
+    (void)snprintf(why, sizeof(why), "cannot listen at %s: another program listens",
+                   text);
+    assert_int_equal(0, setenv("COX_PS_HTTP", text, 1));
+    assert_refused(NULL, "ps 0 ended: coxswain-ps: ", why);
+    assert_int_equal(0, close(fd));
+}
+
+TEST(client_is_told_what_has_killed_its_local_cluster)
+{
+    struct crew crew;
+    struct crew_hold hold;
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.checkpoint_dir = coxi_test_path("ckpt");
+    crew_open(&crew, 1, 1, "hold", &options);
+    crew_hold(&hold, &crew, "hold", true);
+    crew_hold_wait(&hold);
+    assert_int_equal(0, kill(crew_launcher(&crew), SIGKILL));
+    assert_code(COX_EPSLOST, cox_future_wait(hold.future, 20000));
+    assert_error_names("the local cluster has ended: signal 9 has killed its launcher");
     crew_hold_release(&hold);
     cox_future_free(hold.future);
     (void)cox_close(crew.c, 5000);
