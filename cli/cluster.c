@@ -155,6 +155,7 @@ static int open_session(struct session *session, const struct config *config,
 static int close_session(struct session *session, int r)
 {
     coxi_loop_free(session->loop);
+    coxi_runner_fini(&session->runner);
     coxi_launcher_free(session->launcher);
     return r != 0 ? coxi_exit_config(session->name) : session->exit_code;
 }
@@ -292,12 +293,12 @@ int coxi_command_run(int argc, char **argv)
     if (r != 0) {
         return coxi_exit_config(run_command.name);
     }
-    r = config.page ? coxi_runner_page(run_command.name) : 0;
-    r = r != 0 ? r : open_session(&session, &config, pass_on_signal);
+    r = open_session(&session, &config, pass_on_signal);
     session.runner = (struct coxi_runner){.name = run_command.name,
                                           .loop = session.loop,
                                           .argv = argv + rest,
                                           .restarts_max = config.restarts,
+                                          .page = config.page,
                                           .on_end = end_run,
                                           .arg = &session};
     if (r == 0) {

@@ -458,6 +458,7 @@ static void run(struct launch *launch)
 static void close_launch(struct launch *launch)
 {
     coxi_loop_free(launch->loop);
+    coxi_runner_fini(&launch->runner);
     coxi_relay_free(launch->relay);
     for (size_t i = 0; launch->hosts != NULL && i < launch->n_hosts; i++) {
         struct host *host = &launch->hosts[i];
@@ -492,7 +493,7 @@ static int parse(int argc, char **argv, struct config *config, int *ret_rest)
                           launch_program.name, launch_program.usage);
     }
     *ret_rest = rest;
-    return config->page ? coxi_runner_page(launch_program.name) : 0;
+    return 0;
 }
 
 int coxi_command_launch(int argc, char **argv)
@@ -512,6 +513,7 @@ int coxi_command_launch(int argc, char **argv)
                                              .loop = launch.loop,
                                              .argv = argv + rest + (dashes ? 2 : 1),
                                              .restarts_max = config.restarts,
+                                             .page = config.page,
                                              .on_end = on_program_end,
                                              .arg = &launch};
     }

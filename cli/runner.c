@@ -6,6 +6,8 @@
 #include "cli/runner.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,9 +15,11 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/error.h"
+#include "common/file.h"
 #include "net/daemon.h"
 
 /* A program that has run for STEADY_MS gets a new count of restarts. PAUSE_MS is the
@@ -125,38 +129,6 @@ static int start(struct coxi_runner *runner)
                                     uv_strerror(failed));
 }
 
-int coxi_runner_start(struct coxi_runner *runner, const char *cluster_json,
-                      const char *key_file)
-{
-    if (setenv("COX_CLUSTER", cluster_json, 1) != 0 ||
-        (key_file != NULL && setenv("COX_KEY_FILE", key_file, 1) != 0)) {
-        return coxi_error_memory("the environment");
-    }
-    runner->pause.data = runner;
-    (void)uv_timer_init(coxi_loop_uv(runner->loop), &runner->pause);
-    return start(runner);
-}
-
-void coxi_runner_signal(struct coxi_runner *runner, int signum)
-{
-    runner->told_to_end = true;
-    if (runner->runs && signum != SIGINT) {
-        (void)uv_process_kill(&runner->process, signum);
-    } else if (!runner->runs) {
-        (void)uv_timer_stop(&runner->pause);
-        runner->on_end(runner->arg, COXI_EXIT_AGAIN + signum);
-    }
-}
-
-bool coxi_runner_stop(struct coxi_runner *runner)
-{
-    runner->told_to_end = true;
-    if (runner->runs) {
-        (void)uv_process_kill(&runner->process, SIGTERM);
-    }
-    return runner->runs;
-}
-
 /* ---- the page */
 
 /* A free port of this host. COX_EADDRESS. */
@@ -179,7 +151,9 @@ static int find_port(unsigned *ret)
     return 0;
 }
 
-int coxi_runner_page(const char *name)
+/* Sets COX_HTTP for the program, if it is not set, or its port is 0. The port stays the
+ * same when the program is started again, so the page goes on. */
+static int choose_address(void)
 {
     char address[64];
     unsigned port = 0;
@@ -187,20 +161,133 @@ int coxi_runner_page(const char *name)
         getenv("COX_HTTP"); // NOLINT(concurrency-mt-unsafe): one thread
     chosen = chosen != NULL && *chosen != '\0' ? chosen : "127.0.0.1:0";
     const char *colon = strrchr(chosen, ':');
-    if (strcmp(colon != NULL ? colon + 1 : chosen, "0") == 0) {
-        int r = find_port(&port);
-        if (r != 0) {
-            return r;
-        }
-        (void)snprintf(address, sizeof(address), "%.*s%u",
-                       colon != NULL ? (int)(colon + 1 - chosen) : 0, chosen, port);
-        chosen = address;
-        if (setenv("COX_HTTP", address, 1) != 0) {
-            return coxi_error_memory("the environment");
+    if (strcmp(colon != NULL ? colon + 1 : chosen, "0") != 0) {
+        return 0;
+    }
+    int r = find_port(&port);
+    if (r != 0) {
+        return r;
+    }
+    (void)snprintf(address, sizeof(address), "%.*s%u",
+                   colon != NULL ? (int)(colon + 1 - chosen) : 0, chosen, port);
+    return setenv("COX_HTTP", address, 1) == 0 ? 0
+                                               : coxi_error_memory("the environment");
+}
+
+/* Opens the FIFO through which the program's client tells where it serves. This also can
+ * write, so that there is no end of file. */
+static int open_fifo(struct coxi_runner *runner, int *ret_fd)
+{
+    char path[PATH_MAX];
+    int r = coxi_directory_held(runner->page_dir, &runner->page_lock);
+    r = r != 0 ? r : coxi_path(path, "%s/page", runner->page_dir);
+    if (r != 0) {
+        return r;
+    }
+    int fd = mkfifo(path, 0600) == 0 ? open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC) : -1;
+    if (fd < 0) {
+        return coxi_error_errno(COX_EIO, "cannot make the FIFO %s", path);
+    }
+    if (setenv(COXI_HTTP_TELL, path, 1) != 0) {
+        (void)close(fd);
+        return coxi_error_memory("the environment");
+    }
+    *ret_fd = fd;
+    return 0;
+}
+
+static void page_buffer(uv_handle_t *handle, size_t suggested, uv_buf_t *ret)
+{
+    struct coxi_runner *runner = handle->data;
+    (void)suggested;
+    *ret = uv_buf_init(runner->told, sizeof(runner->told));
+}
+
+/* The client of a program that was started again tells the same address again. */
+static void announce(struct coxi_runner *runner)
+{
+    if (runner->runs && strcmp(runner->url, runner->announced) != 0) {
+        (void)strcpy(runner->announced, runner->url);
+        (void)fprintf(stderr, "%s: the page is at %s\n", runner->name, runner->url);
+    }
+}
+
+/* Bytes of lines, each with a URL. */
+static void on_told(uv_stream_t *stream, ssize_t n, const uv_buf_t *buffer)
+{
+    struct coxi_runner *runner = stream->data;
+    for (ssize_t i = 0; i < n; i++) {
+        char byte = buffer->base[i];
+        if (byte == '\n') {
+            runner->url[runner->url_len] = '\0';
+            announce(runner);
+            runner->url_len = 0;
+        } else if (runner->url_len < sizeof(runner->url) - 1) {
+            runner->url[runner->url_len++] = byte;
         }
     }
-    bool is_port = strspn(chosen, "0123456789") == strlen(chosen);
-    (void)fprintf(stderr, "%s: the page is at http://%s%s/\n", name,
-                  is_port ? "127.0.0.1:" : "", chosen);
-    return 0;
+}
+
+static int open_page(struct coxi_runner *runner)
+{
+    int fd = -1;
+    int r = choose_address();
+    r = r != 0 ? r : open_fifo(runner, &fd);
+    if (r != 0) {
+        return r;
+    }
+    runner->page_pipe.data = runner;
+    (void)uv_pipe_init(coxi_loop_uv(runner->loop), &runner->page_pipe, 0);
+    int failed = uv_pipe_open(&runner->page_pipe, fd);
+    if (failed != 0) {
+        (void)close(fd);
+    } else {
+        failed = uv_read_start((uv_stream_t *)&runner->page_pipe, page_buffer, on_told);
+    }
+    return failed == 0
+               ? 0
+               : coxi_error(COX_EIO, "cannot read a FIFO: %s", uv_strerror(failed));
+}
+
+/* ---- life */
+
+int coxi_runner_start(struct coxi_runner *runner, const char *cluster_json,
+                      const char *key_file)
+{
+    if (setenv("COX_CLUSTER", cluster_json, 1) != 0 ||
+        (key_file != NULL && setenv("COX_KEY_FILE", key_file, 1) != 0)) {
+        return coxi_error_memory("the environment");
+    }
+    runner->pause.data = runner;
+    (void)uv_timer_init(coxi_loop_uv(runner->loop), &runner->pause);
+    int r = runner->page ? open_page(runner) : 0;
+    return r != 0 ? r : start(runner);
+}
+
+void coxi_runner_signal(struct coxi_runner *runner, int signum)
+{
+    runner->told_to_end = true;
+    if (runner->runs && signum != SIGINT) {
+        (void)uv_process_kill(&runner->process, signum);
+    } else if (!runner->runs) {
+        (void)uv_timer_stop(&runner->pause);
+        runner->on_end(runner->arg, COXI_EXIT_AGAIN + signum);
+    }
+}
+
+bool coxi_runner_stop(struct coxi_runner *runner)
+{
+    runner->told_to_end = true;
+    if (runner->runs) {
+        (void)uv_process_kill(&runner->process, SIGTERM);
+    }
+    return runner->runs;
+}
+
+void coxi_runner_fini(struct coxi_runner *runner)
+{
+    if (runner->page_dir[0] != '\0') {
+        coxi_directory_remove(runner->page_dir);
+        (void)close(runner->page_lock);
+    }
 }

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "common/loop.h"
+#include "http/http.h"
 
 struct coxi_runner {
     /* set these first */
@@ -19,6 +20,7 @@ struct coxi_runner {
     struct coxi_loop *loop;
     char **argv;          /* the program's; borrowed */
     int64_t restarts_max; /* in a row */
+    bool page;            /* its client serves the page of its run */
     /* The program has ended for good. */
     void (*on_end)(void *arg, int exit_code);
     void *arg;
@@ -30,10 +32,22 @@ struct coxi_runner {
     char parent[16];  /* this process's id */
     uint64_t started_ms;
     int64_t n_restarts; /* in a row */
+    /* with `page`: a FIFO in page_dir, through which the client tells where it serves */
+    char page_dir[64]; /* "": there is none */
+    int page_lock;
+    uv_pipe_t page_pipe;
+    char told[256];                  /* what was just read from it */
+    char url[COXI_HTTP_URL_MAX + 1]; /* the line that is being read */
+    size_t url_len;
+    char announced[COXI_HTTP_URL_MAX + 1]; /* "": no page yet */
 };
 
-/* Starts the program. `key_file` NULL: COX_KEY_FILE stays as it is. COX_EINVAL: it cannot
- * be started; COX_ENOMEM. */
+/*
+ * Starts the program. `key_file` NULL: COX_KEY_FILE stays as it is. With `page`, sets
+ * COX_HTTP for the program (its value, if it has one; else a free port of this host), and
+ * prints the page's address on standard error once the program's client serves there.
+ * COX_EINVAL: it cannot be started; COX_EADDRESS, COX_EIO, COX_ENOMEM.
+ */
 int coxi_runner_start(struct coxi_runner *runner, const char *cluster_json,
                       const char *key_file);
 
@@ -54,10 +68,8 @@ void coxi_runner_signal(struct coxi_runner *runner, int signum);
  * and on_end will not be called. Takes a runner that was never started. */
 bool coxi_runner_stop(struct coxi_runner *runner);
 
-/* Sets COX_HTTP for the program (its value, if it has one; else a free port of this
- * host), and prints the address of the page on standard error. The port stays the same
- * when the program is started again, so the page goes on. COX_EADDRESS; COX_ENOMEM. */
-int coxi_runner_page(const char *name);
+/* Call when the loop has been freed. Takes a runner that was never started. */
+void coxi_runner_fini(struct coxi_runner *runner);
 
 /* Options of the commands; `config` has `int64_t restarts` and `bool page`. */
 #define COXI_RUNNER_OPTIONS(config)                                                    \
@@ -73,7 +85,8 @@ int coxi_runner_page(const char *name);
          .type = COXI_OPTION_FLAG,                                                     \
          .offset = offsetof(config, page),                                             \
          .help =                                                                       \
-             "have the program serve the live page of its run, and print the page's "  \
-             "address (COX_HTTP, if it is set; else a free port of this host)"}
+             "have the program serve the live page of its run (at COX_HTTP, if that "  \
+             "is set; else at a free port of this host), and print the page's "        \
+             "address once it is served"}
 
 #endif

@@ -104,6 +104,10 @@ struct coxi_http_route {
     const struct coxi_http_work *work; /* constant */
 };
 
+/* The variable of the environment with which `coxswain run --page` asks its program where
+ * the program's client serves: it names a FIFO, for one line with the URL. */
+#define COXI_HTTP_TELL "COX_HTTP_TELL"
+
 /*
  * Serves `routes` (borrowed) until coxi_http_stop. COX_EADDRESS: the address is none, is
  * in use, or other hosts reach it and `open` is false; COX_ENOMEM.

@@ -18,8 +18,10 @@
  */
 #include "coordinator/monitor/exposed.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "common/error.h"
 #include "common/sync.h"
@@ -167,9 +169,22 @@ int coxi_exposed_start(struct cox_coordinator *c)
                : coxi_error_memory("an HTTP server");
 }
 
+/* Tells the program that has started this one (cli/runner.c), if it asks where the client
+ * serves. Also reads from the FIFO, so that a writer without a reader gets no SIGPIPE. */
+static void tell_starter(const char *url)
+{
+    const char *fifo = getenv(COXI_HTTP_TELL); // NOLINT(concurrency-mt-unsafe)
+    int fd = fifo != NULL ? open(fifo, O_RDWR | O_NONBLOCK | O_CLOEXEC) : -1;
+    if (fd >= 0) {
+        (void)dprintf(fd, "%s/\n", url);
+        (void)close(fd);
+    }
+}
+
 void coxi_exposed_tell(struct cox_coordinator *c)
 {
     if (c->exposed != NULL) {
+        tell_starter(coxi_http_url(c->exposed->server));
         coxi_event(c, COX_EVENT_SERVES, COXI_OF(0), "the run can be watched at %s/",
                    coxi_http_url(c->exposed->server));
     }

@@ -9,7 +9,8 @@
  * coordinator runs. COX_EADDRESS, COX_ENOMEM. */
 int coxi_exposed_start(struct cox_coordinator *c);
 
-/* Tells the event that the client serves, and where. After coxi_monitor_load, so that the
+/* Tells the event that the client serves, and where, and tells `coxswain run --page`, if
+ * that has started this program. After coxi_monitor_load, so that the
  * event follows what the history has already. Does nothing if nothing is served. */
 void coxi_exposed_tell(struct cox_coordinator *c);
 

@@ -283,32 +283,6 @@ TEST(tools_follow_another_run_at_the_same_address)
     assert_int_equal(0, program_wait(&page));
 }
 
-TEST(run_finds_a_port_for_the_page_and_tells_it_to_the_program)
-{
-    static const char *const chosen[] = {"", "0", "127.0.0.1:0"};
-    for (size_t i = 0; i < sizeof(chosen) / sizeof(*chosen); i++) {
-        struct program program;
-        unsigned told = 0;
-        unsigned port = 0;
-        assert_int_equal(0, setenv("COX_HTTP", chosen[i], 1));
-        assert_int_equal(
-            0, program_run(&program,
-                           (const char *[]){"coxswain", "run", "--page", "--ps=1",
-                                            "--workers=1", "--", "/bin/sh", "-c",
-                                            "echo \"told=${COX_HTTP##*:}\"", NULL}));
-        char *output = program_output(&program);
-        assert_non_null(strstr(output, "told="));
-        assert_int_equal(1, sscanf(strstr(output, "told="), "told=%u", &told));
-        assert_non_null(strstr(output, "the page is at http://127.0.0.1:"));
-        assert_int_equal(1, sscanf(strstr(output, "the page is at"),
-                                   "the page is at http://127.0.0.1:%u/", &port));
-        assert_int_equal(told, port);
-        assert_true(port > 0);
-        free(output);
-    }
-    assert_int_equal(0, unsetenv("COX_HTTP"));
-}
-
 TEST(a_file_of_another_program_is_no_run)
 {
     static const char foreign[] = "step,loss\n1,0.5\n";
