@@ -235,6 +235,7 @@ size_t coxi_page_routes(struct coxi_page *page, struct coxi_http_route *ret)
             .path = coxi_page_assets[i].path,
             .context = (void *)(uintptr_t)&coxi_page_assets[i],
             .get = get_asset,
+            .is_short = true, /* nobody loads a script that was refused again */
         };
     }
     return n;

@@ -93,6 +93,45 @@ TEST(the_page_needs_nothing_that_is_not_served)
     end(&served);
 }
 
+/* Asks for the whole history many times at once, then for the script. True if some of it
+ * was refused, because the server has had its share of a core. */
+static bool script_comes_while_much_is_asked(struct served *served)
+{
+    enum { N = 60, SCRIPT = N - 1 };
+    int fds[N];
+    bool any_refused = false;
+    for (int i = 0; i < N; i++) {
+        fds[i] = visitor_connect(coxi_http_url(served->server));
+        visitor_say(fds[i], i == SCRIPT
+                                ? "GET /app.js HTTP/1.1\r\nHost: localhost\r\n"
+                                  "Connection: close\r\n\r\n"
+                                : "GET /api/history HTTP/1.1\r\nHost: localhost\r\n"
+                                  "Connection: close\r\n\r\n");
+    }
+    for (int i = 0; i < N; i++) {
+        char *answer = visitor_hear(fds[i]);
+        any_refused = any_refused || visitor_status(answer) == 503;
+        assert_true(i != SCRIPT || visitor_status(answer) == 200);
+        free(answer);
+    }
+    return any_refused;
+}
+
+/* A browser asks once for each, and without one of them there is no page. */
+TEST(the_files_of_the_page_are_served_also_when_much_is_asked)
+{
+    struct served served;
+    serve(&served, NULL);
+    for (int i = 0; i < 4000; i++) {
+        add(&served, COXI_RECORD_SAMPLE,
+            "\"done\":1,\"queued\":240,\"in_flight\":16,"
+            "\"ready\":2,\"total\":1000000,\"eta_s\":1000");
+    }
+    while (!script_comes_while_much_is_asked(&served)) {
+    }
+    end(&served);
+}
+
 TEST(the_history_begins_after_the_number_that_is_given)
 {
     struct served served;
