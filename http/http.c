@@ -26,11 +26,11 @@
 #include "http/server.h"
 
 enum {
-    SWEEP_MS = 500,    /* how often connections are looked at */
-    REST_MS = 100,     /* after accept has failed for lack of descriptors */
-    ACCEPTS_MAX = 16,  /* in one turn */
-    LAST_TURNS = 4,    /* turns of libmicrohttpd with the last events, */
-    END_TURNS_MAX = 8, /* ... and at the end */
+    SWEEP_MS = 500,       /* how often connections are looked at */
+    REST_MS = 100,        /* after accept has failed for lack of descriptors */
+    ACCEPTS_MAX = 16,     /* in one turn */
+    LAST_TURNS_MAX = 256, /* turns of libmicrohttpd with the last events, */
+    END_TURNS_MAX = 8,    /* ... and at the end */
     SHARE = 5, /* the thread takes at most one part in five of a core's time, ... */
     REST_MOST_MS = 100,
 };
@@ -248,16 +248,30 @@ static int sleep_ms(struct coxi_http_server *server)
     return server->n_clients > 0 || !can_accept(server) ? SWEEP_MS : -1;
 }
 
-/* Readers of events get those that are there, as far as their sockets take them at once. */
+/* True while a reader of events has not been sent all that there was. */
+static bool is_telling(const struct coxi_http_server *server)
+{
+    for (const struct coxi_http_client *client = server->clients; client != NULL;
+         client = client->next) {
+        if (client->state == COXI_HTTP_STREAMING &&
+            client->stream->route->events != NULL && !client->stream->sleeps) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Readers of events get those that are there, as far as their sockets take them at once:
+ * libmicrohttpd sends one block in each turn. */
 static void tell_last(struct coxi_http_server *server)
 {
-    for (int i = 0; i < LAST_TURNS && server->n_streams > 0; i++) {
-        for (struct coxi_http_client *client = server->clients;
-             i == 0 && client != NULL; client = client->next) {
-            if (client->stream != NULL && client->stream->route->events != NULL) {
-                coxi_http_resume(client->stream);
-            }
+    for (struct coxi_http_client *client = server->clients; client != NULL;
+         client = client->next) {
+        if (client->stream != NULL && client->stream->route->events != NULL) {
+            coxi_http_resume(client->stream);
         }
+    }
+    for (int i = 0; i < LAST_TURNS_MAX && is_telling(server); i++) {
         (void)MHD_run(server->daemon);
     }
 }

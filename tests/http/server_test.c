@@ -179,6 +179,21 @@ TEST(a_stream_gets_events_as_they_happen)
     free(visitor_hear(fd));
 }
 
+/* More than libmicrohttpd sends in one turn, and the server is not even woken for it. */
+TEST(a_stream_gets_what_has_happened_when_the_server_stops)
+{
+    enum { N = 2000 };
+    struct coxi_http_server *server = start("127.0.0.1:0");
+    int fd = visitor_connect(coxi_http_url(server));
+    visitor_say(fd, "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    free(visitor_hear_until(fd, "retry"));
+    atomic_store(&newest, N);
+    coxi_http_stop(server);
+    char *rest = visitor_hear(fd);
+    assert_non_null(strstr(rest, "data: n2000\n"));
+    free(rest);
+}
+
 TEST(a_stream_goes_on_after_the_event_that_the_reader_has)
 {
     struct coxi_http_server *server = start("0");
