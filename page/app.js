@@ -55,7 +55,7 @@ const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 async function get(path) {
   const answer = await fetch(path, { signal: AbortSignal.timeout(20000) });
   if (!answer.ok) {
-    throw new Error(`${path}: ${answer.status}`);
+    throw Object.assign(new Error(`${path}: ${answer.status}`), { isBusy: answer.status === 503 });
   }
   return answer;
 }
@@ -134,8 +134,10 @@ async function run() {
         failures = 0;
         continue;
       }
-    } catch {
-      become("lost");
+    } catch (error) {
+      if (!error.isBusy) {
+        become("lost");
+      }
     }
     await pause(AGAIN_MS[Math.min(failures++, AGAIN_MS.length - 1)]);
   }

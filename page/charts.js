@@ -196,7 +196,7 @@ export class Figure {
       height: HEIGHT,
       series,
       legend: { show: false },
-      padding: [10, 12, 0, 0],
+      padding: [10, 24, 0, 0], // the last time is not cut off
       scales: { x: { time: isTime }, y: { distr: view.log && this.source.canLog === true ? 3 : 1, range: this.source.range } },
       axes: [
         { ...axis, size: 30, space: isTime ? 75 : 60, values: (u, splits) => splits.map(isTime ? timeOfDay : short) },
