@@ -52,6 +52,14 @@ int coxi_link_error(int nng_code)
     }
 }
 
+/* nng's own text for the first two is of its objects ("Object closed"). */
+const char *coxi_link_reason(int nng_code)
+{
+    return nng_code == NNG_ECLOSED || nng_code == NNG_ECONNSHUT
+               ? "connection closed by the peer"
+               : nng_strerror(nng_code);
+}
+
 int coxi_link_new(nng_stream *stream, const struct coxi_agreed *agreed,
                   struct coxi_link **ret)
 {

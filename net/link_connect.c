@@ -79,7 +79,7 @@ static int attempt_error(const char *url, int nng_code)
     int code = coxi_link_error(nng_code);
     assert(code != 0);
     return coxi_error(code == COX_ECLOSED ? COX_EREFUSED : code, "cannot reach %s: %s",
-                      url, nng_strerror(nng_code));
+                      url, coxi_link_reason(nng_code));
 }
 
 /* The time that is left of the attempt's, at most `most`. */

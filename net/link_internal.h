@@ -182,6 +182,9 @@ void coxi_use_nng(void);
 /* Converts nng's error code into ours. */
 int coxi_link_error(int nng_code);
 
+/* Says in plain words why nng has ended a connection, or made none. */
+const char *coxi_link_reason(int nng_code);
+
 /* Marks the link closed; true: it was not, and the caller closes the stream. */
 bool coxi_link_mark_closed(struct coxi_link *link, int code, const char *text)
     COXI_REQUIRES(link->lock);

@@ -395,7 +395,7 @@ int coxi_listener_open(const char *url, const struct coxi_guard *guard,
         return coxi_error(failed == NNG_EADDRINUSE ? COX_EAGAIN : COX_EADDRESS,
                           "cannot listen at %s: %s", url,
                           failed == NNG_EADDRINVAL ? "this host has no such address"
-                                                   : nng_strerror(failed));
+                                                   : coxi_link_reason(failed));
     }
     set_url(listener, url);
     listener->is_ipc = coxi_url_is_ipc(url);

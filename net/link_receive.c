@@ -356,9 +356,7 @@ static const char *end_text(struct coxi_link *link, int nng_code)
         return "connection closed by the peer before it said anything: it has a key, "
                "and we have none; or it has just ended";
     }
-    return nng_code == NNG_ECLOSED || nng_code == NNG_ECONNSHUT
-               ? "connection closed by the peer"
-               : nng_strerror(nng_code);
+    return coxi_link_reason(nng_code);
 }
 
 /* Called after a receive. Other than 0: receiving has ended. */

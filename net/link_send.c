@@ -350,7 +350,7 @@ static void sent(struct coxi_link *link, int failed, size_t n, struct coxi_chunk
     atomic_store_explicit(&link->last_out_ms, coxi_now_ms(), memory_order_relaxed);
     if (failed != 0) {
         if (coxi_link_mark_closed(link, coxi_link_error(failed),
-                                  nng_strerror(failed))) {
+                                  coxi_link_reason(failed))) {
             coxi_link_shut(link);
         }
         return;

@@ -40,7 +40,7 @@ static int transport_error(const struct coxi_proving *proving, int nng_code)
     int code = coxi_link_error(nng_code);
     if (proving->dialled && proving->sending && proving->sent == 0) {
         return coxi_error(code == COX_ECLOSED ? COX_EREFUSED : code, "%s",
-                          nng_strerror(nng_code)); /* no connection was made */
+                          coxi_link_reason(nng_code)); /* no connection was made */
     }
     if (code == COX_ETIMEDOUT || atomic_load(&proving->late)) {
         return coxi_error(proving->dialled ? COX_ETIMEDOUT : COX_EDENIED,

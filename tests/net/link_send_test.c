@@ -348,6 +348,18 @@ TEST(link_tells_both_ends_of_a_close_once)
     for_each_link(check_peer_closes);
 }
 
+/* Over ipc the peer can take no more and still not have closed: so it is sending that ends. */
+TEST(link_says_in_plain_words_that_it_cannot_send_to_a_peer_that_has_closed)
+{
+    struct half half;
+    half_open(&half, false, END_START);
+    assert_int_equal(0, shutdown(half.fd, SHUT_RD));
+    (void)end_send(&half.end, "late", 4, NULL, 0);
+    end_wait_closed(&half.end, COX_ECLOSED);
+    assert_string_equal("connection closed by the peer", half.end.close_text);
+    half_close(&half);
+}
+
 static void check_first_reason(struct half *half)
 {
     coxi_link_close(half->end.link, COX_EBUSY, "the first");
