@@ -82,7 +82,4 @@ const char *coxi_openmetrics_type(bool openmetrics);
  * by Prometheus's conventions. `role`: "ps". */
 void coxi_openmetrics_process(struct coxi_openmetrics *m, const char *role);
 
-/* The resident memory of a process of this host in bytes; 0: not known. */
-uint64_t coxi_resident_bytes(int pid);
-
 #endif

@@ -8,6 +8,7 @@
  */
 #include "worker/exposed.h"
 
+#include "common/process.h"
 #include "http/openmetrics.h"
 #include "worker/figures.h"
 #include "worker/recorder.h"
@@ -60,7 +61,7 @@ static void put_metrics(void *arg, struct coxi_openmetrics *m)
                            coxi_recorder_serves(processes->recorder));
     coxi_openmetrics_gauge(m, "coxswain_worker_step_process_resident_memory_bytes",
                            "bytes", "Resident memory of the step process.",
-                           pid != 0 ? (double)coxi_resident_bytes(pid) : 0);
+                           pid != 0 ? (double)coxi_process_resident_bytes(pid) : 0);
 }
 
 static bool is_ready(void *arg)
