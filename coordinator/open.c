@@ -391,11 +391,11 @@ static bool await_calls(struct cox_coordinator *c, const struct timespec *until)
  */
 static void stop_threads(struct cox_coordinator *c, const struct timespec *until)
 {
-    coxi_monitor_end_samples(c);
     bool ended = coxi_trigger_end(c, until);
     ended = coxi_recovery_end(c, until) && ended;
     ended = coxi_resume_end(c, until) && ended;
     ended = await_calls(c, until) && ended;
+    coxi_monitor_end_samples(c, until);
     for (uint32_t i = 0; !ended && i < c->ps.n; i++) {
         coxi_psc_give_up(c->ps.clients[i], "the coordinator is being closed");
     }

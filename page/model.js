@@ -111,7 +111,6 @@ export class Model {
     this.restarts = []; // {step, t}
     this.sampledFrom = -Infinity; // when this client's samples begin
     this.marksVersion = 0;
-    this.commitsBefore = null;
     this.endedT = null; // when a step has ended last, or there was nothing to do
     this.over = false; // the run has said that it ended
   }
@@ -182,7 +181,6 @@ const TAKERS = {
     model.configVersion++;
     const again = before !== null && (before.pid !== record.pid || before.generation !== record.generation);
     if (again) {
-      model.commitsBefore = null;
       model.apart = 0;
       model.sampledFrom = record.t;
       model.restarts.push({ step: record.resumed?.closure ?? model.sample?.step ?? 0, t: record.t });
@@ -206,18 +204,12 @@ const TAKERS = {
     model.sampledFrom = Math.min(model.sampledFrom, record.t); // a clock may be set back
     const last = curves.t.length - 1;
     const since = last >= 0 ? record.t - curves.t[last] : 0;
-    let commits = null;
-    if (isNumber(record.commits)) {
-      const before = model.commitsBefore;
-      commits = before !== null && since > 0 && record.commits >= before ? (record.commits - before) / since : null;
-      model.commitsBefore = record.commits;
-    }
     if (since > Math.max(GAP_S, 2.5 * (model.apart ?? since))) {
-      pushSample(model, record.t - since + 0.001, null, null);
+      pushSample(model, record.t - since + 0.001, null);
     } else if (last >= 0) {
       model.apart = since;
     }
-    pushSample(model, record.t, record, commits);
+    pushSample(model, record.t, record);
     const settled = (s) => (s?.done ?? 0) + (s?.failed ?? 0);
     const isWaiting = (record.queued ?? 0) + (record.in_flight ?? 0) > 0;
     if (!isWaiting || model.endedT === null || model.endedT > record.t || settled(record) !== settled(model.sample)) {
@@ -290,9 +282,9 @@ function dropFrom(curves, t) {
   Object.values(curves).forEach((column) => column.splice(n));
 }
 
-function pushSample(model, t, record, commits) {
+function pushSample(model, t, record) {
   const curves = model.curves;
-  const { workers_ready: ready, ps_bytes: bytes, rate, queued, in_flight } = record ?? {};
+  const { workers_ready: ready, ps_bytes: bytes, commits_rate: commits, rate, queued, in_flight } = record ?? {};
   const values = { t, rate, commits, queued, in_flight, ready, bytes, nth: model.curvesPushed++ };
   for (const [name, column] of Object.entries(curves)) {
     column.push(isNumber(values[name]) ? values[name] : null);

@@ -240,7 +240,7 @@ void coxi_exposed_metrics(struct cox_coordinator *c, struct coxi_openmetrics *m)
     if (said == NULL) {
         return;
     }
-    coxi_stats_look(c, true, &stats, said);
+    coxi_stats_look(c, &stats, said);
     put_run(m, &c->session);
     put_stats(m, &stats);
     put_times(m, &c->times);

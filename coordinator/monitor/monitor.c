@@ -81,7 +81,7 @@ static void sample(struct coxi_monitor *monitor)
         return;
     }
     monitor->sampled_ms = now_ms;
-    coxi_sampler_take(monitor->sampler, false);
+    coxi_sampler_take(monitor->sampler);
     coxi_lock(&monitor->lock);
     monitor->samples = false;
     (void)pthread_cond_broadcast(&monitor->changed);
@@ -306,7 +306,7 @@ int coxi_monitor_start(struct cox_coordinator *c)
     return r;
 }
 
-void coxi_monitor_end_samples(struct cox_coordinator *c)
+void coxi_monitor_end_samples(struct cox_coordinator *c, const struct timespec *until)
 {
     struct coxi_monitor *monitor = c->monitor;
     if (monitor == NULL) {
@@ -320,7 +320,7 @@ void coxi_monitor_end_samples(struct cox_coordinator *c)
     }
     coxi_unlock(&monitor->lock);
     if (monitor->runs && coxi_history_is_sampled(c)) {
-        coxi_sampler_take(monitor->sampler, true);
+        coxi_sampler_last(monitor->sampler, until);
     }
 }
 

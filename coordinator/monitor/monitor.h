@@ -38,9 +38,10 @@ int coxi_monitor_load(struct cox_coordinator *c);
  * COX_ENOMEM. */
 int coxi_monitor_start(struct cox_coordinator *c);
 
-/* Takes a last sample, and ends sampling: from now on nothing but the history is used.
- * Takes a moment, once life.closing is set. */
-void coxi_monitor_end_samples(struct cox_coordinator *c);
+/* Takes the last sample, and ends sampling: from now on nothing but the history is used. Comes
+ * after all that it tells of, once life.closing is set, and before the ps are given up. Waits for
+ * their last counts for a second at most, and no longer than `until`. */
+void coxi_monitor_end_samples(struct cox_coordinator *c, const struct timespec *until);
 
 /* Waits until what was recorded is written, for a few seconds at most, and no longer than
  * half a second after `until`. An event tells of a disk that does not answer, so this

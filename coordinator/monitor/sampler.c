@@ -26,7 +26,8 @@ enum {
     ALL_FIRST_MS = 10000, /* ... and how often few workers of a young run are */
     FEW_WORKERS = 64,     /* so many are described each second */
     FIRST_MS = 3600000,   /* for so long each sample is written to disk */
-    SLACK_MS = 500 /* a sample may be late, and still counts as one second later */
+    SLACK_MS =
+        500 /* a sample may be so late, or so early, and counts as a second later */
 };
 
 /* A worker as the loop last saw it. */
@@ -45,17 +46,24 @@ struct seen {
     double rate; /* that was told: closures done in a second */
 };
 
+/* What a sample has counted. */
+struct counted {
+    uint64_t at_ms; /* 0: there was no such sample */
+    struct cox_stats stats;
+    struct coxi_ps_said *ps;
+};
+
+/* Places of `counted`. */
+enum { NOW, BEFORE, EARLIER, N_COUNTED };
+
 struct coxi_sampler {
     struct cox_coordinator *c;
     uint64_t begun_ms;
-    uint64_t sampled_ms;    /* the last sample; 0: none yet */
-    uint64_t lasting_ms;    /* the last one that went to disk */
-    uint64_t all_ms;        /* when all workers were described last */
-    uint64_t counts_ms;     /* when those were whose counts have changed */
-    struct cox_stats stats; /* of the last sample */
+    uint64_t lasting_ms; /* the last one that went to disk */
+    uint64_t all_ms;     /* when all workers were described last */
+    uint64_t counts_ms;  /* when those were whose counts have changed */
+    struct counted counted[N_COUNTED];
     struct coxi_progress_pace pace;
-    struct coxi_ps_said *ps;
-    struct coxi_ps_said *ps_before;
     struct seen *seen; /* capacity entries; what the loop has seen */
     struct seen *told; /* what was described last, n_told entries */
     uint32_t capacity;
@@ -131,6 +139,22 @@ static double rate(uint64_t now, uint64_t before, double seconds)
     return seconds > 0 && now > before ? (double)(now - before) / seconds : 0;
 }
 
+/* What rates are told since: the sample before, or the one before that, if the last sample
+ * comes so soon that it has too little to tell a rate of. */
+static const struct counted *base_of(const struct coxi_sampler *sampler)
+{
+    const struct counted *counted = sampler->counted;
+    bool is_soon = counted[NOW].at_ms - counted[BEFORE].at_ms < SLACK_MS;
+    return &counted[is_soon && counted[EARLIER].at_ms != 0 ? EARLIER : BEFORE];
+}
+
+static double seconds_since(const struct coxi_sampler *sampler,
+                            const struct counted *base)
+{
+    return base->at_ms != 0 ? 1e-3 * (double)(sampler->counted[NOW].at_ms - base->at_ms)
+                            : 0;
+}
+
 /* Adds the text as the members of a record. */
 static void tell(struct coxi_sampler *sampler, enum coxi_record_kind kind, int r,
                  struct coxi_buffer *fields, bool lasting)
@@ -144,9 +168,11 @@ static void tell(struct coxi_sampler *sampler, enum coxi_record_kind kind, int r
 #define U(x) ((unsigned long long)(x))
 
 /* `last`: the client is being closed. */
-static void tell_run(struct coxi_sampler *sampler, const struct cox_stats *s,
-                     double seconds, bool lasting, bool last)
+static void tell_run(struct coxi_sampler *sampler, bool lasting, bool last)
 {
+    const struct cox_stats *s = &sampler->counted[NOW].stats;
+    const struct counted *base = base_of(sampler);
+    double seconds = seconds_since(sampler, base);
     struct coxi_buffer to = {0};
     int r = coxi_buffer_printf(
         &to,
@@ -164,11 +190,12 @@ static void tell_run(struct coxi_sampler *sampler, const struct cox_stats *s,
                   ",\"table_rows\":%llu,\"ps_bytes\":%llu,\"ps_age_ms\":%llu,"
                   "\"ps_recovered\":%llu,\"checkpoints\":%llu,"
                   "\"checkpoints_failed\":%llu,\"rounds\":%llu,\"rounds_failed\":%llu,"
-                  "\"late\":%llu,\"step\":%llu,\"rate\":%.3f",
+                  "\"late\":%llu,\"step\":%llu,\"rate\":%.3f,\"commits_rate\":%.3f",
                   U(s->table_rows), U(s->ps_bytes), U(s->ps_age_ms), U(s->ps_recovered),
                   U(s->checkpoints), U(s->checkpoints_failed), U(s->rounds),
                   U(s->rounds_failed), U(s->late), U(sampler->step),
-                  rate(s->done, sampler->stats.done, seconds))
+                  rate(s->done, base->stats.done, seconds),
+                  rate(s->commits, base->stats.commits, seconds))
             : r;
     r = r == 0
             ? coxi_progress_json(sampler->c, &sampler->pace, s->done + s->failed, &to)
@@ -180,17 +207,22 @@ static void tell_run(struct coxi_sampler *sampler, const struct cox_stats *s,
 
 /* ---- the ps */
 
-static int add_ps(struct coxi_sampler *sampler, uint32_t i, double seconds,
-                  struct coxi_buffer *to)
+/* One that has not answered in time is silent, and not one that was not waited for. */
+static const char *state_of(struct coxi_psc *client, const struct coxi_ps_said *said)
+{
+    bool is_late = !said->is_fresh && said->lag_ms >= COXI_ANSWER_MS;
+    return !coxi_psc_is_up(client) ? "lost" : is_late ? "silent" : "up";
+}
+
+static int add_ps(struct coxi_sampler *sampler, uint32_t i, struct coxi_buffer *to)
 {
     struct coxi_psc *client = sampler->c->ps.clients[i];
-    const struct coxi_ps_said *now = &sampler->ps[i];
-    const struct coxi_ps_said *before = &sampler->ps_before[i];
-    int r = coxi_buffer_printf(
-        to, "%s{\"index\":%u,\"state\":\"%s\",\"address\":", i > 0 ? "," : "", i,
-        !coxi_psc_is_up(client) ? "lost"
-        : now->is_fresh         ? "up"
-                                : "silent");
+    const struct counted *base = base_of(sampler);
+    double seconds = seconds_since(sampler, base);
+    const struct coxi_ps_said *now = &sampler->counted[NOW].ps[i];
+    const struct coxi_ps_said *before = &base->ps[i];
+    int r = coxi_buffer_printf(to, "%s{\"index\":%u,\"state\":\"%s\",\"address\":",
+                               i > 0 ? "," : "", i, state_of(client, now));
     r = r == 0 ? coxi_json_text(to, coxi_psc_address(client)) : r;
     return r == 0 ? coxi_buffer_printf(
                         to,
@@ -208,12 +240,12 @@ static int add_ps(struct coxi_sampler *sampler, uint32_t i, double seconds,
                   : r;
 }
 
-static void tell_ps(struct coxi_sampler *sampler, double seconds, bool lasting)
+static void tell_ps(struct coxi_sampler *sampler, bool lasting)
 {
     struct coxi_buffer to = {0};
     int r = coxi_buffer_printf(&to, "\"ps\":[");
     for (uint32_t i = 0; r == 0 && i < sampler->c->ps.n; i++) {
-        r = add_ps(sampler, i, seconds, &to);
+        r = add_ps(sampler, i, &to);
     }
     r = r == 0 ? coxi_buffer_printf(&to, "]") : r;
     tell(sampler, COXI_RECORD_PS, r, &to, lasting);
@@ -289,6 +321,7 @@ struct due {
     bool counts;
     bool lasting;   /* the record goes to disk */
     double seconds; /* since their counts were told last */
+    bool is_soon;   /* that is too short a time to tell rates of */
 };
 
 static struct due choose(struct coxi_sampler *sampler, uint64_t now_ms, bool last)
@@ -302,6 +335,7 @@ static struct due choose(struct coxi_sampler *sampler, uint64_t now_ms, bool las
     uint64_t every_ms = 1000 * many;
     due.counts = due.all || now_ms - sampler->counts_ms + SLACK_MS >= every_ms;
     due.lasting = due.all;
+    due.is_soon = now_ms - sampler->counts_ms < SLACK_MS;
     due.seconds =
         sampler->counts_ms != 0 ? 1e-3 * (double)(now_ms - sampler->counts_ms) : 0;
     sampler->all_ms = due.all ? now_ms : sampler->all_ms;
@@ -322,7 +356,8 @@ static void tell_workers(struct coxi_sampler *sampler, uint64_t now_ms, bool las
         const struct seen *told = i < sampler->n_told ? &sampler->told[i] : &nothing;
         bool news = state_differs(now, told);
         if (due.all || news || (due.counts && counts_differ(now, told))) {
-            sampler->seen[i].rate = rate(now->n_done, told->n_done, due.seconds);
+            sampler->seen[i].rate =
+                due.is_soon ? told->rate : rate(now->n_done, told->n_done, due.seconds);
             r = add_worker(now, i, first, &to);
             sampler->told[i] = *now;
             first = false;
@@ -351,25 +386,45 @@ static bool is_lasting(struct coxi_sampler *sampler, uint64_t now_ms)
     return lasting;
 }
 
-void coxi_sampler_take(struct coxi_sampler *sampler, bool last)
+/* Counts; what was counted before is kept for rates. `until` NULL: it is not the last
+ * sample. */
+static void count(struct coxi_sampler *sampler, const struct timespec *until)
 {
-    struct cox_stats stats;
-    struct coxi_ps_said *ps = sampler->ps_before;
-    sampler->ps_before = sampler->ps;
-    sampler->ps = ps;
-    coxi_stats_look(sampler->c, true, &stats, sampler->ps);
+    struct counted *counted = sampler->counted;
+    struct counted oldest = counted[EARLIER];
+    counted[EARLIER] = counted[BEFORE];
+    counted[BEFORE] = counted[NOW];
+    counted[NOW] = oldest;
+    if (until != NULL) {
+        coxi_stats_last(sampler->c, until, &counted[NOW].stats, counted[NOW].ps);
+    } else {
+        coxi_stats_look(sampler->c, &counted[NOW].stats, counted[NOW].ps);
+    }
+    counted[NOW].at_ms = coxi_now_ms();
+}
+
+static void take(struct coxi_sampler *sampler, const struct timespec *until)
+{
+    bool last = until != NULL;
+    count(sampler, until);
     if (look_at_all(sampler) != 0) {
         return;
     }
     uint64_t now_ms = coxi_now_ms();
-    double seconds =
-        sampler->sampled_ms != 0 ? 1e-3 * (double)(now_ms - sampler->sampled_ms) : 0;
     bool lasting = is_lasting(sampler, now_ms) || last;
-    tell_run(sampler, &stats, seconds, lasting, last);
-    tell_ps(sampler, seconds, lasting);
+    tell_run(sampler, lasting, last);
+    tell_ps(sampler, lasting);
     tell_workers(sampler, now_ms, last);
-    sampler->sampled_ms = now_ms;
-    sampler->stats = stats;
+}
+
+void coxi_sampler_take(struct coxi_sampler *sampler)
+{
+    take(sampler, NULL);
+}
+
+void coxi_sampler_last(struct coxi_sampler *sampler, const struct timespec *until)
+{
+    take(sampler, until);
 }
 
 int coxi_sampler_new(struct cox_coordinator *c, struct coxi_sampler **ret)
@@ -380,11 +435,12 @@ int coxi_sampler_new(struct cox_coordinator *c, struct coxi_sampler **ret)
     }
     sampler->c = c;
     sampler->begun_ms = coxi_now_ms();
-    sampler->ps = calloc(c->ps.n, sizeof(*sampler->ps));
-    sampler->ps_before = calloc(c->ps.n, sizeof(*sampler->ps_before));
-    if (sampler->ps == NULL || sampler->ps_before == NULL) {
-        coxi_sampler_free(sampler);
-        return coxi_error_memory("samples");
+    for (size_t i = 0; i < N_COUNTED; i++) {
+        sampler->counted[i].ps = calloc(c->ps.n, sizeof(struct coxi_ps_said));
+        if (sampler->counted[i].ps == NULL) {
+            coxi_sampler_free(sampler);
+            return coxi_error_memory("samples");
+        }
     }
     *ret = sampler;
     return 0;
@@ -393,8 +449,9 @@ int coxi_sampler_new(struct cox_coordinator *c, struct coxi_sampler **ret)
 void coxi_sampler_free(struct coxi_sampler *sampler)
 {
     if (sampler != NULL) {
-        free(sampler->ps);
-        free(sampler->ps_before);
+        for (size_t i = 0; i < N_COUNTED; i++) {
+            free(sampler->counted[i].ps);
+        }
         free(sampler->seen);
         free(sampler->told);
         free(sampler);

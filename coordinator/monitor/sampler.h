@@ -10,7 +10,7 @@
 #ifndef COXI_COORDINATOR_MONITOR_SAMPLER_H
 #define COXI_COORDINATOR_MONITOR_SAMPLER_H
 
-#include <stdbool.h>
+#include <time.h>
 
 struct cox_coordinator;
 struct coxi_sampler;
@@ -19,7 +19,11 @@ struct coxi_sampler;
 int coxi_sampler_new(struct cox_coordinator *c, struct coxi_sampler **ret);
 void coxi_sampler_free(struct coxi_sampler *sampler); /* takes NULL */
 
-/* Takes a sample; `last`: the run ends, so that all of it goes to disk. Waits for the ps for a second at most, and for a turn of the loop. */
-void coxi_sampler_take(struct coxi_sampler *sampler, bool last);
+/* Takes a sample. Waits for the ps for a second at most, and for a turn of the loop. */
+void coxi_sampler_take(struct coxi_sampler *sampler);
+
+/* Takes the last sample of a client that is being closed, all of which goes to disk. Waits for the
+ * ps no longer than `until`, too. */
+void coxi_sampler_last(struct coxi_sampler *sampler, const struct timespec *until);
 
 #endif

@@ -24,9 +24,6 @@
 #include "coordinator/workers/workers.h"
 #include "net/ps_client.h"
 
-/* how long a ps may take to answer; cox_stats takes no longer */
-enum { ANSWER_MS = 1000 };
-
 /* The last answer of a ps. */
 struct coxi_said {
     struct coxi_psc_request request; /* must be the first member */
@@ -159,7 +156,7 @@ static bool ask_all(struct cox_coordinator *c, uint64_t number) COXI_REQUIRES(c-
                 asked = true;
             }
             waits = waits || (said->is_asked && said->ended < number &&
-                              coxi_now_ms() - said->asked_ms < ANSWER_MS);
+                              coxi_now_ms() - said->asked_ms < COXI_ANSWER_MS);
         }
     } while (asked);
     return waits;
@@ -190,14 +187,14 @@ static struct coxi_ps_said said_of(const struct coxi_said *said, uint64_t number
                                                     : coxi_now_ms() - said->said_ms};
 }
 
-void coxi_stats_look(struct cox_coordinator *c, bool ends_early, struct cox_stats *ret,
-                     struct coxi_ps_said *ret_ps)
+/* `ends_early`: does not wait once the client is being closed. */
+static void look(struct cox_coordinator *c, const struct timespec *until,
+                 bool ends_early, struct cox_stats *ret, struct coxi_ps_said *ret_ps)
 {
-    struct timespec until = coxi_deadline(ANSWER_MS);
     coxi_lock(&c->lock);
     uint64_t number = ++c->counts.n_asked;
     while (ask_all(c, number) && !(ends_early && c->life.closing) &&
-           coxi_wait_until(&c->life.changed, &c->lock, &until)) {
+           coxi_wait_until(&c->life.changed, &c->lock, until)) {
     }
     *ret = c->counts.stats;
     ret->queued = c->life.n_waiting;
@@ -213,6 +210,20 @@ void coxi_stats_look(struct cox_coordinator *c, bool ends_early, struct cox_stat
     coxi_unlock(&c->lock);
 }
 
+void coxi_stats_look(struct cox_coordinator *c, struct cox_stats *ret,
+                     struct coxi_ps_said *ret_ps)
+{
+    struct timespec until = coxi_deadline(COXI_ANSWER_MS);
+    look(c, &until, true, ret, ret_ps);
+}
+
+void coxi_stats_last(struct cox_coordinator *c, const struct timespec *until,
+                     struct cox_stats *ret, struct coxi_ps_said *ret_ps)
+{
+    struct timespec soon = coxi_deadline(COXI_ANSWER_MS);
+    look(c, coxi_before(until, &soon) ? until : &soon, false, ret, ret_ps);
+}
+
 int cox_stats(struct cox_coordinator *c, struct cox_stats *ret)
 {
     struct cox_stats stats;
@@ -220,7 +231,8 @@ int cox_stats(struct cox_coordinator *c, struct cox_stats *ret)
         return coxi_error(COX_EINVAL, "cox_stats needs a coordinator");
     }
     COXI_CALL(c);
-    coxi_stats_look(c, false, &stats, NULL);
+    struct timespec until = coxi_deadline(COXI_ANSWER_MS);
+    look(c, &until, false, &stats, NULL);
     return coxi_struct_return(ret, COXI_STRUCT_STATS, &stats);
 }
 

@@ -20,9 +20,17 @@ struct coxi_ps_said {
     uint64_t lag_ms;
 };
 
-/* Asks every ps for its counts, as cox_stats does. `ret_ps`: one for each ps, or NULL.
- * `ends_early`: does not wait once the client is being closed. */
-void coxi_stats_look(struct cox_coordinator *c, bool ends_early, struct cox_stats *ret,
+/* How long a ps may take to answer; cox_stats takes no longer. */
+enum { COXI_ANSWER_MS = 1000 };
+
+/*
+ * Asks every ps for its counts, as cox_stats does, and waits for COXI_ANSWER_MS at most. `ret_ps`:
+ * one for each ps, or NULL. coxi_stats_look does not wait once the client is being closed,
+ * coxi_stats_last not beyond `until`.
+ */
+void coxi_stats_look(struct cox_coordinator *c, struct cox_stats *ret,
                      struct coxi_ps_said *ret_ps);
+void coxi_stats_last(struct cox_coordinator *c, const struct timespec *until,
+                     struct cox_stats *ret, struct coxi_ps_said *ret_ps);
 
 #endif

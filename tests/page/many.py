@@ -61,7 +61,7 @@ class Run:
         self.add("sample", t=time.time() + later, queued=4000, in_flight=1000, done=self.done, failed=0, put_back=3, workers=WORKERS,
                  workers_ready=len(self.ready()), workers_lost=3, workers_cut_off=0, speculated=0, commits=self.done,
                  commits_duplicate=0, table_rows=10**6, ps_bytes=10**8, ps_age_ms=1, ps_recovered=0, checkpoints=1,
-                 checkpoints_failed=0, rounds=0, rounds_failed=0, late=0, step=self.done, rate=2000.0)
+                 checkpoints_failed=0, rounds=0, rounds_failed=0, late=0, step=self.done, rate=2000.0, commits_rate=2000.0)
         self.add("ps", ps=[{"index": 0, "state": "up", "address": "tcp://ps:7000", "bytes": 10**8, "rows": 10**6, "pulls": self.done,
                             "commits": self.done, "pulls_rate": 2000.0, "commits_rate": 2000.0, "lag_ms": 1, "stale_mean": 3.5}])
 

@@ -72,6 +72,38 @@ TEST(the_history_tells_of_run_samples_ps_workers_checkpoints_and_events)
     told_free(&told);
 }
 
+/* All ps have answered, so nothing is as it was a moment before. */
+TEST(the_last_sample_has_the_last_numbers)
+{
+    struct crew crew;
+    struct told told;
+    struct cox_stats stats = COX_STATS_INIT;
+    struct cox_options options = COX_OPTIONS_INIT;
+    char *dir = coxi_test_path("run");
+    options.checkpoint_dir = dir;
+    options.checkpoint_at_close = 1;
+    crew_open(&crew, 2, 2, "counter", &options);
+    count(&crew, N);
+    assert_code(0, cox_stats(crew.c, &stats));
+    crew_close(&crew);
+    told_read(dir, &told);
+    const json_t *sample = told_last(&told, "sample");
+    assert_true(json_is_true(json_object_get(sample, "over")));
+    assert_int_equal(stats.commits, told_number(sample, "commits"));
+    assert_int_equal(stats.done, told_number(sample, "done"));
+    assert_int_equal(0, told_number(sample, "ps_age_ms"));
+    assert_int_equal(1, told_number(sample, "checkpoints")); /* the one at close */
+    assert_true(told_number(sample, "rate") > 0);
+    assert_true(told_number(sample, "commits_rate") > 0);
+    json_t *ps;
+    size_t i;
+    json_array_foreach(json_object_get(told_last(&told, "ps"), "ps"), i, ps)
+    {
+        assert_string_equal("up", told_text(ps, "state"));
+    }
+    told_free(&told);
+}
+
 TEST(without_history_there_is_no_file)
 {
     struct crew crew;
