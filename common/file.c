@@ -29,6 +29,17 @@ int coxi_path(char ret[PATH_MAX], const char *format, ...)
     return 0;
 }
 
+int coxi_path_absolute(const char *path, char ret[PATH_MAX])
+{
+    char here[PATH_MAX];
+    if (path[0] == '/') {
+        return coxi_path(ret, "%s", path);
+    }
+    return getcwd(here, sizeof(here)) != NULL
+               ? coxi_path(ret, "%s/%s", here, path)
+               : coxi_error_errno(COX_EIO, "cannot tell the working directory");
+}
+
 /* ---- reading */
 
 ssize_t coxi_fd_read(int fd, void *to, size_t room)

@@ -12,6 +12,10 @@
 int coxi_path(char ret[PATH_MAX], const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* The path from the root, of one that may begin at the working directory. COX_EINVAL: it is
+ * too long; COX_EIO: nobody knows the working directory. */
+int coxi_path_absolute(const char *path, char ret[PATH_MAX]);
+
 /* Reads a whole regular file of at most `max` bytes, and adds a NUL. *ret is for
  * free(). COX_ENOENT: there is no such file; COX_EIO; COX_ELIMIT. */
 int coxi_file_read(const char *path, size_t max, uint8_t **ret, size_t *ret_len);

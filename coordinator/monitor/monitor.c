@@ -21,6 +21,7 @@
 #include "common/error.h"
 #include "common/file.h"
 #include "common/json_text.h"
+#include "common/process.h"
 #include "common/structs.h"
 #include "common/sync.h"
 #include "coordinator/base/event.h"
@@ -208,6 +209,27 @@ static int add_text(struct coxi_buffer *to, const char *name, const char *text)
                   : r;
 }
 
+/* By which others of this host tell whether the client lives. */
+static int add_process(struct coxi_buffer *to)
+{
+    struct coxi_process_id id;
+    return coxi_process_self(&id)
+               ? coxi_buffer_printf(to,
+                                    ",\"process\":{\"began_ticks\":%" PRIu64
+                                    ",\"pid_namespace\":%" PRIu64 ",\"boot\":\"%s\"}",
+                                    id.began_ticks, id.pid_namespace, id.boot)
+               : 0;
+}
+
+/* Readers of the record have another working directory. */
+static int add_log_dir(const struct cox_coordinator *c, struct coxi_buffer *to)
+{
+    char path[PATH_MAX];
+    const char *given = c->options.log_dir;
+    bool is_known = given != NULL && coxi_path_absolute(given, path) == 0;
+    return add_text(to, "log_dir", is_known ? path : given);
+}
+
 static int run_fields(struct coxi_monitor *monitor, struct coxi_buffer *to)
 {
     const struct cox_coordinator *c = monitor->c;
@@ -219,10 +241,11 @@ static int run_fields(struct coxi_monitor *monitor, struct coxi_buffer *to)
         ",\"version\":\"%s\",\"pid\":%d,\"n_ps\":%u,\"n_workers\":%u",
         c->session.run, c->session.generation, COXI_VERSION_TEXT, (int)getpid(),
         c->ps.n, c->site.cluster->n_workers);
+    r = r == 0 ? add_process(to) : r;
     r = r == 0 ? add_text(to, "host", host) : r;
     r = r == 0 ? add_text(to, "program", program_invocation_short_name) : r;
     r = r == 0 ? add_text(to, "checkpoint_dir", c->saving.dir) : r;
-    r = r == 0 ? add_text(to, "log_dir", c->options.log_dir) : r;
+    r = r == 0 ? add_log_dir(c, to) : r;
     r = r == 0 ? add_text(to, "http", cox_http_address(c)) : r;
     if (r == 0 && monitor->goes_on) {
         r = coxi_buffer_printf(to,

@@ -104,6 +104,24 @@ TEST(the_last_sample_has_the_last_numbers)
     told_free(&told);
 }
 
+TEST(the_history_tells_from_the_root_where_logs_are)
+{
+    struct cox_coordinator *c;
+    struct cox_cluster *cluster;
+    struct told told;
+    struct cox_options options = COX_OPTIONS_INIT;
+    assert_int_equal(0, chdir(coxi_test_dir()));
+    options.log_dir = "logs";
+    assert_code(0, cox_cluster_local(1, 1, &cluster));
+    assert_code(0, cox_open(cluster, &options, &c));
+    cox_cluster_free(cluster);
+    assert_code(0, cox_close(c, -1));
+    told_read("logs", &told);
+    assert_string_equal(coxi_test_path("logs"),
+                        told_text(told_last(&told, "run"), "log_dir"));
+    told_free(&told);
+}
+
 TEST(without_history_there_is_no_file)
 {
     struct crew crew;
