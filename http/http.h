@@ -46,6 +46,13 @@ struct coxi_http_options {
     bool open; /* other hosts may reach it */
 };
 
+enum { COXI_HTTP_HOST_MAX = 255, COXI_HTTP_PORT_MAX = 5 /* digits */ };
+
+/* Splits "host:port", "[host]:port" or a port alone, which is of 127.0.0.1. COX_EADDRESS: it is
+ * none, and the text says why. Any thread. */
+int coxi_http_split(const char *address, char ret_host[COXI_HTTP_HOST_MAX + 1],
+                    char ret_port[COXI_HTTP_PORT_MAX + 1]);
+
 struct coxi_http_request {
     uint64_t since;   /* ?since=N; 0: it was not given */
     uint64_t seconds; /* ?seconds=N, likewise */

@@ -13,33 +13,34 @@
 #include "common/error.h"
 #include "http/server.h"
 
-enum {
-    BACKLOG = 128,
-    HOST_MAX = 255,
-    PORT_DIGITS_MAX = 5,
-};
+enum { BACKLOG = 128 };
 
 /* ---- texts */
 
-/* Splits "host:port", "[host]:port" or "port". */
-static int split(const char *address, char host[HOST_MAX + 1],
-                 char port[PORT_DIGITS_MAX + 1])
+/* True for a number of at most UINT16_MAX. */
+static bool is_port(const char *text)
+{
+    size_t n = strspn(text, "0123456789");
+    return n > 0 && n <= COXI_HTTP_PORT_MAX && text[n] == '\0' &&
+           strtol(text, NULL, 10) <= UINT16_MAX;
+}
+
+int coxi_http_split(const char *address, char ret_host[COXI_HTTP_HOST_MAX + 1],
+                    char ret_port[COXI_HTTP_PORT_MAX + 1])
 {
     const char *colon = strrchr(address, ':');
-    const char *digits = colon != NULL ? colon + 1 : address;
+    const char *port = colon != NULL ? colon + 1 : address;
     const char *begin = address;
     size_t len = colon != NULL ? (size_t)(colon - address) : 0;
-    size_t n = strspn(digits, "0123456789");
     if (strstr(address, "://") != NULL) {
         return coxi_error(COX_EADDRESS,
                           "'%s' is a URL: give the address alone, like 127.0.0.1:8080",
                           address);
     }
-    if (n == 0 || n > PORT_DIGITS_MAX || digits[n] != '\0' ||
-        strtol(digits, NULL, 10) > UINT16_MAX) {
+    if (!is_port(port)) {
         return coxi_error(COX_EADDRESS,
-                          "'%s' is no address: it is like 127.0.0.1:8080, or a port "
-                          "from 0 (any) to %d",
+                          "'%s' is no address: it is like 127.0.0.1:8080, or a port; "
+                          "ports are numbers from 0 to %d",
                           address, UINT16_MAX);
     }
     if (len >= 2 && begin[0] == '[' && begin[len - 1] == ']') {
@@ -51,14 +52,14 @@ static int split(const char *address, char host[HOST_MAX + 1],
                           "[::1]:port",
                           address);
     }
-    if ((len == 0 && colon != NULL) || len > HOST_MAX) {
+    if ((len == 0 && colon != NULL) || len > COXI_HTTP_HOST_MAX) {
         return coxi_error(COX_EADDRESS, "'%s' has no host: an address is host:port",
                           address);
     }
-    (void)snprintf(host, HOST_MAX + 1, "%.*s", (int)len, begin);
-    (void)snprintf(port, PORT_DIGITS_MAX + 1, "%s", digits);
+    (void)snprintf(ret_host, COXI_HTTP_HOST_MAX + 1, "%.*s", (int)len, begin);
+    (void)snprintf(ret_port, COXI_HTTP_PORT_MAX + 1, "%s", port);
     if (len == 0) {
-        (void)snprintf(host, HOST_MAX + 1, "127.0.0.1");
+        (void)snprintf(ret_host, COXI_HTTP_HOST_MAX + 1, "127.0.0.1");
     }
     return 0;
 }
@@ -77,10 +78,10 @@ static bool is_loopback(const struct sockaddr *address)
 
 bool coxi_http_names_loopback(const char *host)
 {
-    char name[HOST_MAX + 1];
+    char name[COXI_HTTP_HOST_MAX + 1];
     struct in_addr in;
     size_t len = host[0] == '[' ? strcspn(host, "]") + 1 : strcspn(host, ":");
-    if (len > HOST_MAX || len > strlen(host) ||
+    if (len > COXI_HTTP_HOST_MAX || len > strlen(host) ||
         (host[len] != '\0' && host[len] != ':')) {
         return false;
     }
@@ -121,7 +122,7 @@ static int tell(int fd, char ret_url[COXI_HTTP_URL_MAX])
     struct sockaddr_storage own = {0};
     socklen_t len = sizeof(own);
     char host[INET6_ADDRSTRLEN + 32];
-    char port[PORT_DIGITS_MAX + 1];
+    char port[COXI_HTTP_PORT_MAX + 1];
     if (getsockname(fd, (struct sockaddr *)&own, &len) != 0 ||
         getnameinfo((struct sockaddr *)&own, len, host, sizeof(host), port,
                     sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
@@ -159,14 +160,14 @@ static int bind_to(const struct addrinfo *to, const char *address, int *ret_fd)
 int coxi_http_listen(const struct coxi_http_options *options, int *ret_fd,
                      char ret_url[COXI_HTTP_URL_MAX])
 {
-    char host[HOST_MAX + 1];
-    char port[PORT_DIGITS_MAX + 1];
+    char host[COXI_HTTP_HOST_MAX + 1];
+    char port[COXI_HTTP_PORT_MAX + 1];
     struct addrinfo *found = NULL;
     const struct addrinfo hints = {.ai_family = AF_UNSPEC,
                                    .ai_socktype = SOCK_STREAM,
                                    .ai_flags = AI_NUMERICSERV | AI_PASSIVE};
     int fd = -1;
-    int r = split(options->address, host, port);
+    int r = coxi_http_split(options->address, host, port);
     if (r != 0) {
         return r;
     }

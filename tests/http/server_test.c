@@ -234,7 +234,7 @@ TEST(an_address_that_is_none_is_refused)
     assert_refused("", false, "is no address");
     assert_refused("127.0.0.1", false, "is no address");
     assert_refused("127.0.0.1:", false, "is no address");
-    assert_refused("127.0.0.1:65536", false, "is no address");
+    assert_refused("127.0.0.1:65536", false, "ports are numbers from 0 to 65535");
     assert_refused("127.0.0.1:8o", false, "is no address");
     assert_refused(":80", false, "has no host");
     assert_refused("::1:80", false, "brackets");
