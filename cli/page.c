@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "checkpoint/history_file.h"
 #include "checkpoint/place.h"
@@ -15,7 +14,7 @@
 #include "net/daemon.h"
 #include "page/page.h"
 
-enum { UPDATE_MS = 300, SILENT_S = 10 };
+enum { UPDATE_MS = 300 };
 
 struct config {
     const char *http;
@@ -74,25 +73,13 @@ static int find(const char *dir, struct served *served)
     return r;
 }
 
-/* Somebody has written to the file a moment ago. Any thread. */
-static bool is_live(void *arg)
-{
-    const struct served *served = arg;
-    char path[PATH_MAX];
-    struct stat file;
-    return coxi_path(path, "%s/metrics.jsonl", served->dir) == 0 &&
-           stat(path, &file) == 0 &&
-           difftime(time(NULL), file.st_mtim.tv_sec) < SILENT_S;
-}
-
 /* Serves until a signal comes. */
-static int serve(struct served *served, const struct config *config)
+static int serve(const struct served *served, const struct config *config)
 {
     const struct coxi_page_sources sources = {
         .records = coxi_history_records(served->history),
         .log_dir = served->log_dir,
-        .is_live = is_live,
-        .arg = served,
+        .of_file = true,
     };
     const struct coxi_http_options http = {.address = config->http,
                                            .open = config->http_open};

@@ -12,10 +12,8 @@
 enum {
     CELL_MAX = 80,
     TEXT_MAX = 2048,
-    SILENT_S = 10,
-    LAG_MS = 1000,
     METRICS_MAX = 8,
-    TABLE_LINES = 6 /* that are no rows: empty ones, titles, "and 5 more" */
+    TABLE_LINES = 7 /* that are no rows: of when, empty ones, titles, "and 5 more" */
 };
 
 /* ---- values */
@@ -140,9 +138,7 @@ static const char *duration_text(double s, char *ret)
 static bool is_up(json_t *peer)
 {
     const char *state = string_of(peer, "state");
-    return strcmp(state, "up") == 0 || strcmp(state, "ready") == 0 ||
-           /* a ps that has not answered yet, and is not late */
-           (strcmp(state, "silent") == 0 && number_of(peer, "lag_ms") < LAG_MS);
+    return strcmp(state, "up") == 0 || strcmp(state, "ready") == 0;
 }
 
 /* It has left, so nobody waits for it. */
@@ -167,27 +163,27 @@ static size_t count_up(json_t *peers, size_t *ret_all)
     return n_up;
 }
 
-/* The client has been closed; no other one has begun. */
-static bool is_over(json_t *state)
+/* `word`: as coxi_state_json tells how the client is. */
+static bool is_client(json_t *state, const char *word)
 {
-    json_t *sample = json_object_get(state, "sample");
-    return json_is_true(json_object_get(sample, "over")) &&
-           number_of(sample, "seq") > number_of(json_object_get(state, "run"), "seq");
+    return strcmp(string_of(state, "client"), word) == 0;
 }
 
 static double silent_s(json_t *state)
 {
-    double t = number_of(json_object_get(state, "sample"), "t");
-    return isnan(t) ? INFINITY : now_s() - t;
+    return now_s() - number_of(json_object_get(state, "sample"), "t");
 }
 
 bool coxi_run_is_well(json_t *state)
 {
     size_t n_ps;
     size_t n_workers;
-    return count_up(json_object_get(state, "ps"), &n_ps) == n_ps &&
-           count_up(json_object_get(state, "workers"), &n_workers) == n_workers &&
-           silent_s(state) < SILENT_S && !is_over(state);
+    if (is_client(state, "closed")) {
+        return !json_is_true(json_object_get(state, "run_over"));
+    }
+    return is_client(state, "running") &&
+           count_up(json_object_get(state, "ps"), &n_ps) == n_ps &&
+           count_up(json_object_get(state, "workers"), &n_workers) == n_workers;
 }
 
 /* ---- the head */
@@ -248,39 +244,51 @@ static void left_text(json_t *state, bool waits, char ret[TEXT_MAX])
     if (total > 0 && done >= 0) {
         int n =
             snprintf(ret, TEXT_MAX, ", %.1f %% of %s", 100 * fmin(done / total, 1), of);
-        if (n > 0 && eta_s > 0 && !waits && silent_s(state) < SILENT_S &&
-            !is_over(state)) {
+        if (n > 0 && eta_s > 0 && !waits && is_client(state, "running")) {
             (void)snprintf(ret + n, TEXT_MAX - (size_t)n, ", about %s left",
                            duration_text(eta_s, left));
         }
     }
 }
 
+/* What stands behind the steps that are done. */
+static void pace_text(json_t *state, const char *awaited, char ret[TEXT_MAX])
+{
+    char cell[CELL_MAX];
+    json_t *sample = json_object_get(state, "sample");
+    if (is_client(state, "running")) {
+        (void)snprintf(ret, TEXT_MAX, ", %s a second%s",
+                       rate_text(number_of(sample, "rate"), cell), awaited);
+        return;
+    }
+    (void)duration_text(silent_s(state), cell);
+    if (is_client(state, "gone")) {
+        (void)snprintf(ret, TEXT_MAX,
+                       "; the client is gone without having closed the run, last heard "
+                       "of %s ago",
+                       cell);
+    } else if (is_client(state, "closed")) {
+        bool fails = json_is_true(json_object_get(state, "run_over"));
+        (void)snprintf(ret, TEXT_MAX, "; ended %s ago%s", cell,
+                       fails ? ", because it could not go on" : "");
+    } else {
+        (void)snprintf(ret, TEXT_MAX, "; nothing heard for %s", cell);
+    }
+}
+
 static void print_progress(json_t *state, FILE *out, struct coxi_run_text size)
 {
-    char line[TEXT_MAX] = "";
-    char rate[CELL_MAX];
+    char line[TEXT_MAX] = "no sample yet";
     char left[TEXT_MAX];
-    char silent[CELL_MAX];
     char awaited[CELL_MAX];
+    char pace[TEXT_MAX];
     json_t *sample = json_object_get(state, "sample");
-    double silent_for = silent_s(state);
     awaited_text(json_object_get(state, "ps"), awaited);
     left_text(state, *awaited != '\0', left);
-    if (is_over(state)) {
-        (void)snprintf(line, sizeof(line), "%.0f steps done%.512s; ended %s ago",
-                       (double)count_of(sample, "done"), left,
-                       duration_text(silent_for, silent));
-    } else if (silent_for < SILENT_S) {
-        (void)snprintf(line, sizeof(line), "%.0f steps done%.512s, %s a second%s",
-                       (double)count_of(sample, "done"), left,
-                       rate_text(number_of(sample, "rate"), rate), awaited);
-    } else if (isinf(silent_for)) {
-        (void)snprintf(line, sizeof(line), "no sample yet");
-    } else {
-        (void)snprintf(
-            line, sizeof(line), "%.0f steps done%.512s; nothing heard for %s",
-            (double)count_of(sample, "done"), left, duration_text(silent_for, silent));
+    pace_text(state, awaited, pace);
+    if (json_is_object(sample)) {
+        (void)snprintf(line, sizeof(line), "%.0f steps done%.512s%.512s",
+                       (double)count_of(sample, "done"), left, pace);
     }
     print_line(out, line, size.columns);
 }
@@ -295,14 +303,14 @@ static void print_counts(json_t *state, FILE *out, struct coxi_run_text size)
     json_t *sample = json_object_get(state, "sample");
     size_t ps_up = count_up(json_object_get(state, "ps"), &n_ps);
     size_t ready = count_up(json_object_get(state, "workers"), &n_workers);
-    if (is_over(state)) {
+    if (is_client(state, "closed")) {
         (void)snprintf(peers, sizeof(peers), "ps %zu, workers %zu", n_ps, n_workers);
     } else {
         (void)snprintf(peers, sizeof(peers),
-                       "ps %zu of %zu up, workers %zu of %zu ready; waiting %.0f, "
+                       "%sps %zu of %zu up, workers %zu of %zu ready; waiting %.0f, "
                        "under way %.0f",
-                       ps_up, n_ps, ready, n_workers,
-                       (double)count_of(sample, "queued"),
+                       is_client(state, "running") ? "" : "last seen: ", ps_up, n_ps,
+                       ready, n_workers, (double)count_of(sample, "queued"),
                        (double)count_of(sample, "in_flight"));
     }
     (void)snprintf(line, sizeof(line),
@@ -413,12 +421,6 @@ static const struct column worker_columns[] = {
     {0},
 };
 
-static const char *word_of(json_t *peer, const char *member)
-{
-    const char *text = string_of(peer, member);
-    return strcmp(text, "silent") == 0 && is_up(peer) ? "up" : text;
-}
-
 /* `peer` NULL: the titles. */
 static void print_row(const struct column *columns, json_t *peer, FILE *out,
                       struct coxi_run_text size)
@@ -433,7 +435,7 @@ static void print_row(const struct column *columns, json_t *peer, FILE *out,
                                                  : number_of(peer, column->member);
             text = column->text(value, cell);
         } else if (peer != NULL) {
-            text = plain(word_of(peer, column->member), cell, sizeof(cell));
+            text = plain(string_of(peer, column->member), cell, sizeof(cell));
         }
         int more = snprintf(line + n, sizeof(line) - n, "%s%*s", n > 0 ? "  " : "",
                             column->width, text);
@@ -472,7 +474,10 @@ void coxi_run_text_tables(json_t *state, FILE *out, struct coxi_run_text size)
     size_t third = room / 3 > 1 ? room / 3 : 1;
     size_t n_ps = json_array_size(ps);
     size_t shown_ps = n_ps < third ? n_ps : third;
-    (void)fprintf(out, "\n");
+    (void)fprintf(out, "\n%s",
+                  is_client(state, "running")  ? ""
+                  : is_client(state, "closed") ? "When it ended:\n"
+                                               : "As last seen:\n");
     print_table(ps_columns, ps, out, size, size.rows == 0 ? 0 : shown_ps);
     (void)fprintf(out, "\n");
     print_table(worker_columns, workers, out, size,

@@ -20,14 +20,15 @@ struct coxi_run_text {
  * leaves out some if there are few rows. */
 void coxi_run_text_head(json_t *state, FILE *out, struct coxi_run_text size);
 
-/* A table of ps, and one of workers: those that are not ready come first. */
+/* A table of ps, and one of workers: those that are not ready come first. Says so if they are as
+ * last seen, because the client does not run. */
 void coxi_run_text_tables(json_t *state, FILE *out, struct coxi_run_text size);
 
 /* An event as one line: time, level, name, text. */
 void coxi_run_text_event(json_t *event, FILE *out);
 
-/* True if every ps is up, every worker is ready, the newest sample is less than 10 s old,
- * and the client has not been closed. */
+/* True if the client runs, every ps is up and every worker is ready; or if the run was closed and
+ * could have gone on. */
 bool coxi_run_is_well(json_t *state);
 
 #endif

@@ -225,9 +225,10 @@ static const struct coxi_option status_options[] = {
 static const struct coxi_program status_program = {
     .name = "coxswain status",
     .usage = "[options] [ADDRESS|DIR]",
-    .summary = "Says how a run is: progress, speed, metrics, ps and workers that are "
-               "away. Exits with 0 if\nall are there and the run is alive, with 3 if "
-               "not." WHERE_HELP,
+    .summary =
+        "Says how a run is: progress, speed, metrics, ps and workers that are "
+        "away. Exits with 0 if\nthe client and all of them are there, or the run "
+        "has ended as it should, with 3 if\nnot." WHERE_HELP,
     .prefix = "COX_STATUS",
     .mixed = true,
     .options = status_options,

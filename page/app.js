@@ -10,14 +10,14 @@ import { Tasks } from "./tasks.js";
 
 const DRAW_MS = 1000;
 const DRAW_SOON_MS = 100; // what has happened is shown at once
-const SILENT_MS = 12000; // a client samples every second
+const SILENT_MS = 3000; // a client samples every second
 const AGAIN_MS = [300, 600, 1000, 2000];
 const LASTED_MS = 3000; // events that ended sooner were refused: what is new is asked for now and then
 
 // "connecting", "live", "lost", or "over": a run that is read from a file
 const link = { state: "connecting" };
 const model = new Model();
-const parts = [new Overview(model, link), new Metrics(model), new Fleet(model), new Events(model), new Settings(model)];
+const parts = [new Overview(model, link), new Metrics(model), new Fleet(model, link), new Events(model), new Settings(model)];
 new Tasks(link);
 new Logs(link);
 

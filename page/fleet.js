@@ -5,7 +5,6 @@ import { Table } from "./table.js";
 
 const MANY = 24; // workers beyond which a map and a histogram help
 const SLOW = 1.5; // times the median
-const SILENT_MS = 1000; // of a ps
 const BUCKETS = 24;
 const CELL = 14;
 
@@ -17,9 +16,6 @@ export function stateOf(peer) {
     draining: ["leaving", "gone"], gone: ["left", "gone"], left: ["left", "gone"],
     silent: ["no answer", "waits"], recovering: ["recovering", "waits"], setup: ["setting up", "waits"], greeting: ["greeting", "waits"],
   };
-  if (state === "silent" && peer.lag_ms < SILENT_MS) {
-    return known.up; // it was not waited for
-  }
   if (peer.unreached > 0 && state === "ready") {
     return [`does not reach ${plural(peer.unreached, "ps", "ps")}`, "waits"];
   }
@@ -32,9 +28,10 @@ export function stateOf(peer) {
 
 const SIGNS = { up: "●", waits: "◐", down: "✕", gone: "○" };
 const TONES = { up: "", waits: "warn", down: "bad", gone: "" };
-const stateText = (peer) => `${SIGNS[stateOf(peer)[1]]} ${stateOf(peer)[0]}`;
-const stateTone = (peer) => TONES[stateOf(peer)[1]];
 const rank = (peer) => ["down", "waits", "up", "gone"].indexOf(stateOf(peer)[1]);
+
+// Nobody tells how it is now: the client has ended, or does not answer.
+export const isPast = (model, link) => model.over || link.state === "over" || link.state === "lost";
 
 export const workerName = (worker) => (worker.name ? String(worker.name) : `worker ${worker.index}`);
 
@@ -47,6 +44,15 @@ function busy({ running = 0, slots }) {
   return `${number(Math.min(running, slots))} of ${number(slots)}${next}`;
 }
 
+// What a client that does not run has told of its workers and ps is as it was last seen.
+function stateColumn(fleet) {
+  return {
+    label: "State", order: rank,
+    text: (peer) => `${SIGNS[stateOf(peer)[1]]} ${fleet.isPast() ? "last seen " : ""}${stateOf(peer)[0]}`,
+    tone: (peer) => (fleet.isPast() ? "" : TONES[stateOf(peer)[1]]),
+  };
+}
+
 function quantile(sorted, q) {
   return sorted.length === 0 ? null : sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))];
 }
@@ -55,14 +61,15 @@ const hostOf = (address) =>
   /^(ipc|unix|abstract|inproc):/.test(address ?? "") ? "this host" : String(address ?? "–").replace(/^[a-z0-9]+:\/\//, "").replace(/:\d+$/, "");
 
 export class Fleet {
-  constructor(model) {
+  constructor(model, link) {
     this.model = model;
+    this.link = link;
     this.drawn = "";
     this.median = null;
     this.most = { rate: 0, step: 0, rss: 0 };
     this.workers = new Table(document.getElementById("workers-table"), "Workers", this.workerColumns());
     this.hosts = new Table(document.getElementById("hosts-table"), "Workers by host", hostColumns(), 6);
-    this.servers = new Table(document.getElementById("ps-table"), "Parameter servers", psColumns());
+    this.servers = new Table(document.getElementById("ps-table"), "Parameter servers", psColumns(this));
     this.filter = document.getElementById("workers-filter");
     this.which = document.getElementById("workers-state");
     this.canvas = document.getElementById("map");
@@ -76,11 +83,15 @@ export class Fleet {
     this.canvas.addEventListener("pointerleave", () => say(this.tip, ""));
   }
 
+  isPast() {
+    return isPast(this.model, this.link);
+  }
+
   workerColumns() {
     const slow = (w) => this.median !== null && w.step_us > SLOW * this.median && stateOf(w)[1] === "up";
     return [
       { label: "Worker", text: workerName, order: (w) => w.index },
-      { label: "State", text: stateText, order: rank, tone: stateTone },
+      stateColumn(this),
       { label: "Where", text: (w) => String(w.address ?? "–") },
       { label: "Steps/s", kind: "number", text: (w) => rate(w.rate), order: (w) => w.rate, share: (w) => w.rate / this.most.rate },
       {
@@ -95,7 +106,7 @@ export class Fleet {
   }
 
   update(force = false) {
-    const key = `${this.model.workersVersion} ${this.model.psVersion}`;
+    const key = `${this.model.workersVersion} ${this.model.psVersion} ${this.isPast()}`;
     if (!force && key === this.drawn) {
       return;
     }
@@ -139,7 +150,7 @@ export class Fleet {
   }
 
   summary(all, ready, times) {
-    const parts = [`${number(ready.length)} of ${plural(all.length, "worker")} ready`];
+    const parts = [`${this.isPast() ? "last seen: " : ""}${number(ready.length)} of ${plural(all.length, "worker")} ready`];
     if (times.length > 0) {
       parts.push(`a step takes ${micros(this.median)} (median)`);
       const slow = ready.filter((w) => w.step_us > SLOW * this.median).sort((a, b) => b.step_us - a.step_us);
@@ -250,11 +261,11 @@ function hostColumns() {
   ];
 }
 
-function psColumns() {
+function psColumns(fleet) {
   const count = (label, key, format = number, help = undefined) => ({ label, kind: "number", text: (ps) => format(ps[key]), order: (ps) => ps[key], help });
   return [
     { label: "Ps", text: (ps) => `ps ${ps.index}`, order: (ps) => ps.index },
-    { label: "State", text: stateText, order: rank, tone: stateTone },
+    stateColumn(fleet),
     { label: "Where", text: (ps) => String(ps.address ?? "–") },
     count("Memory", "bytes", bytes),
     count("Rows", "rows", short),

@@ -1,6 +1,6 @@
 // The first things that people ask: how is it, how far, how fast, what is wrong.
 import { bytes, clock, duration, h, isNumber, micros, number, plural, rate, say, short, show } from "./format.js";
-import { stateOf, workerName } from "./fleet.js";
+import { isPast, stateOf, workerName } from "./fleet.js";
 import { Table } from "./table.js";
 
 const ALERTS_MAX = 4;
@@ -162,8 +162,12 @@ export class Overview {
     this.tile("Waiting", short(s.queued));
     this.tile("Under way", short(s.in_flight));
     this.tile("Failed", s.failed > 0 ? short(s.failed) : null, "bad");
-    this.tile("Workers ready", `${ready} / ${workers.length}`, ready < workers.length ? "warn" : "");
-    this.tile("Ps up", `${psUp} / ${ps.length}`, psUp < ps.length ? "bad" : "");
+    const past = isPast(model, this.link);
+    const [readyText, upText] = [`${ready} / ${workers.length}`, `${psUp} / ${ps.length}`];
+    this.tile("Workers ready", past ? null : readyText, ready < workers.length ? "warn" : "");
+    this.tile("Ps up", past ? null : upText, psUp < ps.length ? "bad" : "");
+    this.tile("Workers last seen ready", past ? readyText : null);
+    this.tile("Ps last seen up", past ? upText : null);
     this.tile("Commits", short(s.commits));
     this.tile("Table rows", short(s.table_rows));
     this.tile("Memory on ps", bytes(s.ps_bytes));

@@ -156,7 +156,8 @@ static int get_state(void *context, const struct coxi_http_request *request,
         return r;
     }
     json_t *whole = coxi_state_json(page->state);
-    bool is_live = sources->is_live == NULL || sources->is_live(sources->arg);
+    bool is_live =
+        !sources->of_file || coxi_state_client(page->state) == COXI_CLIENT_RUNNING;
     reply->type = "application/json";
     int failed =
         whole == NULL ? -1 : json_object_set_new(whole, "live", json_boolean(is_live));

@@ -25,9 +25,8 @@ struct coxi_page_sources {
     const char *log_dir; /* of the daemons' logs; NULL: there is none */
     /* the task stream after `since` (in us since 1970); NULL: there is none */
     int (*tasks)(void *arg, uint64_t since, struct coxi_buffer *out);
-    /* whether somebody still adds records; NULL: yes */
-    bool (*is_live)(void *arg);
-    void *arg;        /* for both */
+    void *arg;        /* for `tasks` */
+    bool of_file;     /* another process writes the records, and may be gone */
     bool has_metrics; /* the server has /metrics, too: the page links to it */
 };
 

@@ -5,19 +5,27 @@
 #include "page/state.h"
 
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "common/error.h"
+#include "common/process.h"
 
 /* The kinds of which the newest record counts. */
 static const char *const newest_kinds[] = {"run", "sample", "checkpoint", "event"};
-enum { N_NEWEST = sizeof(newest_kinds) / sizeof(*newest_kinds) };
+enum { RUN, SAMPLE, N_NEWEST = sizeof(newest_kinds) / sizeof(*newest_kinds) };
+
+/* The older a run is, the rarer are its samples on disk: for each hour a second more apart. */
+static const double silent_s = 10;
+static const double rarer_each_s = 3600;
 
 struct coxi_state {
     uint64_t seq;
     json_t *newest[N_NEWEST]; /* or NULL */
+    bool run_over;            /* the client has told so */
     json_t *config;           /* what the program has given; or NULL */
     json_t *workers;          /* object: "0000000012" (index): worker */
     json_t *ps;               /* the same */
@@ -124,6 +132,11 @@ static void take(struct coxi_state *state, const char *kind, json_t *record)
     } else if (strcmp(kind, "run") == 0) {
         (void)json_object_clear(state->workers);
         (void)json_object_clear(state->ps);
+        state->run_over = false;
+    } else if (strcmp(kind, "event") == 0) {
+        const char *code = json_string_value(json_object_get(record, "code"));
+        state->run_over =
+            state->run_over || (code != NULL && strcmp(code, "run_over") == 0);
     }
     for (size_t i = 0; i < N_NEWEST; i++) {
         if (strcmp(kind, newest_kinds[i]) == 0) {
@@ -154,6 +167,83 @@ void coxi_state_take(struct coxi_state *state, const char *lines, size_t len)
         lines += n;
         len -= n;
     }
+}
+
+/* ---- the client */
+
+static double number_of(const json_t *object, const char *name)
+{
+    return json_number_value(json_object_get(object, name)); /* 0: it is none */
+}
+
+/* False: nobody has told which process it is. */
+static bool process_of(const json_t *run, struct coxi_process_id *ret)
+{
+    const json_t *process = json_object_get(run, "process");
+    const char *boot = json_string_value(json_object_get(process, "boot"));
+    if (boot == NULL) {
+        return false;
+    }
+    *ret = (struct coxi_process_id){
+        .pid = (int)json_integer_value(json_object_get(run, "pid")),
+        .began_ticks =
+            (uint64_t)json_integer_value(json_object_get(process, "began_ticks")),
+        .pid_namespace =
+            (uint64_t)json_integer_value(json_object_get(process, "pid_namespace"))};
+    (void)snprintf(ret->boot, sizeof(ret->boot), "%s", boot);
+    return true;
+}
+
+static bool is_gone(const json_t *run)
+{
+    struct coxi_process_id id;
+    return process_of(run, &id) && coxi_process_look(&id) == COXI_PROCESS_GONE;
+}
+
+static double now_s(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_REALTIME, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+enum coxi_client coxi_state_client(const struct coxi_state *state)
+{
+    const json_t *run = state->newest[RUN];
+    const json_t *sample = state->newest[SAMPLE];
+    bool is_sampled =
+        sample != NULL && number_of(sample, "seq") > number_of(run, "seq");
+    double told_s = number_of(is_sampled ? sample : run, "t");
+    double age_s = run != NULL ? told_s - number_of(run, "t") : 0;
+    if (run == NULL && sample == NULL) {
+        return COXI_CLIENT_UNTOLD;
+    }
+    if (is_sampled && json_is_true(json_object_get(sample, "over"))) {
+        return COXI_CLIENT_CLOSED;
+    }
+    if (is_gone(run)) {
+        return COXI_CLIENT_GONE;
+    }
+    return now_s() - told_s < silent_s + age_s / rarer_each_s ? COXI_CLIENT_RUNNING
+                                                              : COXI_CLIENT_SILENT;
+}
+
+/* A new reference. */
+static json_t *client_json(const struct coxi_state *state)
+{
+    switch (coxi_state_client(state)) {
+    case COXI_CLIENT_UNTOLD:
+        return json_null();
+    case COXI_CLIENT_RUNNING:
+        return json_string("running");
+    case COXI_CLIENT_SILENT:
+        return json_string("silent");
+    case COXI_CLIENT_GONE:
+        return json_string("gone");
+    case COXI_CLIENT_CLOSED:
+        return json_string("closed");
+    }
+    return json_null();
 }
 
 /* ---- the whole */
@@ -190,7 +280,8 @@ static json_t *in_order(json_t *all)
 json_t *coxi_state_json(const struct coxi_state *state)
 {
     json_t *whole =
-        json_pack("{s:I, s:O?, s:o, s:o, s:O}", "seq", (json_int_t)state->seq, "config",
+        json_pack("{s:I, s:o, s:b, s:O?, s:o, s:o, s:O}", "seq", (json_int_t)state->seq,
+                  "client", client_json(state), "run_over", state->run_over, "config",
                   state->config, "workers", in_order(state->workers), "ps",
                   in_order(state->ps), "scalars", state->scalars);
     for (size_t i = 0; i < N_NEWEST; i++) {

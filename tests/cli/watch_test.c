@@ -100,12 +100,10 @@ TEST(status_tells_no_time_left_while_a_ps_is_awaited)
                   "50 steps done, 25.0 % of its data, 10.0 a second; waits for ps 0\n");
 }
 
-TEST(a_ps_that_is_not_late_with_its_answer_is_up)
+TEST(status_exits_3_if_a_ps_does_not_answer)
 {
-    const char *const argv[] = {"coxswain", "status", coxi_test_path("run"), NULL};
-    (void)write_run_with("ready", "", "\"state\":\"silent\",\"lag_ms\":30");
-    assert_prints(0, argv, "ps 1 of 1 up");
-    (void)write_run_with("ready", "", "\"state\":\"silent\",\"lag_ms\":3000");
+    const char *dir = write_run_with("ready", "", "\"state\":\"silent\"");
+    const char *const argv[] = {"coxswain", "status", dir, NULL};
     assert_prints(3, argv, "ps 0 of 1 up");
 }
 
@@ -113,9 +111,125 @@ TEST(a_run_whose_client_was_closed_is_over)
 {
     const char *dir = write_run_with("ready", ",\"over\":true", up);
     const char *const argv[] = {"coxswain", "status", dir, NULL};
-    assert_prints(3, argv, "50 steps done, 25.0 % of its data; ended ");
-    assert_prints(3, argv, "ps 1, workers 2, failed 0");
+    const char *const top[] = {"coxswain", "top", "--count", "1", dir, NULL};
+    assert_prints(0, argv, "50 steps done, 25.0 % of its data; ended ");
+    assert_prints(0, argv, "ps 1, workers 2, failed 0");
+    assert_prints(0, top, "When it ended:\n   PS  STATE");
 }
+
+TEST(a_run_that_was_closed_because_it_could_not_go_on_is_not_well)
+{
+    static const char over[] =
+        "{\"seq\":7,\"t\":1,\"kind\":\"event\",\"code\":\"run_over\"}\n";
+    const char *dir = write_run_with("ready", ",\"over\":true", up);
+    const char *const argv[] = {"coxswain", "status", dir, NULL};
+    int fd = open(coxi_test_path("run/metrics.jsonl"), O_WRONLY | O_APPEND);
+    assert_int_equal(sizeof(over) - 1, write(fd, over, sizeof(over) - 1));
+    (void)close(fd);
+    assert_prints(3, argv, " ago, because it could not go on\n");
+}
+
+/* ---- real runs: 2 ps, 3 workers */
+
+static bool is_well(void *dir)
+{
+    struct program program;
+    const char *const argv[] = {"coxswain", "status", dir, NULL};
+    bool is = program_run(&program, argv) == 0;
+    char *output = program_output(&program);
+    is = is && strstr(output, "ps 2 of 2 up, workers 3 of 3 ready") != NULL;
+    free(output);
+    return is;
+}
+
+/* Starts a client that runs steps; returns its directory, in which all is well. */
+static const char *client_start(struct program *client)
+{
+    char *dir = coxi_test_path("real");
+    (void)mkdir(dir, 0700);
+    program_start(client, (const char *[]){"page_client", dir,
+                                           coxi_test_module("page_steps"), NULL});
+    program_wait_printed(client, "/\n");
+    coxi_test_until(is_well, dir, "a run that is well");
+    return dir;
+}
+
+/* A member of `status --json`; for json_decref. */
+static json_t *told_by_status(int code, const char *dir, const char *name)
+{
+    struct program program;
+    const char *const argv[] = {"coxswain", "status", "--json", dir, NULL};
+    assert_int_equal(code, program_run(&program, argv));
+    char *output = program_output(&program);
+    json_t *whole = json_loads(output, 0, NULL);
+    json_t *member = json_incref(json_object_get(whole, name));
+    assert_non_null(member);
+    json_decref(whole);
+    free(output);
+    return member;
+}
+
+static void assert_client(int code, const char *dir, const char *client)
+{
+    json_t *told = told_by_status(code, dir, "client");
+    assert_string_equal(client, json_string_value(told));
+    json_decref(told);
+}
+
+static void page_start(struct program *program, const char *dir, char ret_url[128]);
+
+TEST(a_client_that_is_killed_is_gone_at_once)
+{
+    struct program client;
+    struct program page;
+    char url[128];
+    coxi_test_expect_crashes();
+    const char *dir = client_start(&client);
+    const char *const status[] = {"coxswain", "status", dir, NULL};
+    const char *const top[] = {"coxswain", "top", "--count", "1", dir, NULL};
+    assert_client(0, dir, "running");
+    page_start(&page, dir, url);
+    program_kill(&client, SIGKILL);
+    assert_int_equal(256 + SIGKILL, program_wait(&client));
+    assert_prints(3, status, "the client is gone without having closed the run");
+    assert_prints(3, status, "last seen: ps 2 of 2 up, workers 3 of 3 ready");
+    assert_prints(0, top, "As last seen:\n   PS  STATE");
+    assert_client(3, dir, "gone");
+    char *told = visitor_get(url, "/api/state");
+    assert_non_null(strstr(told, "\"live\":false"));
+    free(told);
+    program_kill(&page, SIGTERM);
+    assert_int_equal(0, program_wait(&page));
+}
+
+TEST(a_client_that_has_closed_its_run_has_told_its_last_numbers)
+{
+    struct program client;
+    const char *dir = client_start(&client);
+    program_kill(&client, SIGUSR1);
+    program_wait_printed(&client, "\"checkpoints\"");
+    char *output = program_output(&client);
+    json_t *stats = json_loads(strchr(output, '{'), JSON_DISABLE_EOF_CHECK, NULL);
+    program_kill(&client, SIGTERM);
+    assert_int_equal(0, program_wait(&client));
+    assert_client(0, dir, "closed");
+    json_t *sample = told_by_status(0, dir, "sample");
+    json_t *all = told_by_status(0, dir, "ps");
+    assert_true(json_equal(json_object_get(stats, "commits"),
+                           json_object_get(sample, "commits")));
+    json_t *ps;
+    size_t i;
+    json_array_foreach(all, i, ps)
+    {
+        assert_string_equal("up", json_string_value(json_object_get(ps, "state")));
+    }
+    json_decref(stats);
+    json_decref(sample);
+    json_decref(all);
+    free(output);
+}
+
+/* ---- */
 
 /* `script` (Debian package bsdutils) makes the terminal. */
 TEST(top_fits_the_terminal)

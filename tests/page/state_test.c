@@ -2,6 +2,7 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "page/state.h"
 #include "tests/test.h"
@@ -100,5 +101,50 @@ TEST(lines_that_are_no_records_are_skipped)
                              "{\"seq\":5,\"kind\":\"sample\",\"done\":1}");
     assert_int_equal(5, json_integer_value(json_object_get(whole, "seq")));
     assert_true(json_is_object(json_object_get(whole, "sample")));
+    json_decref(whole);
+}
+
+/* What is told of a client that began and sampled so many seconds ago; `more`: members of its
+ * sample. NULL: null. */
+static void assert_client(const char *client, int began_s, int sampled_s,
+                          const char *more)
+{
+    char lines[512];
+    long now = (long)time(NULL);
+    (void)snprintf(lines, sizeof(lines),
+                   "{\"seq\":1,\"t\":%ld,\"kind\":\"run\",\"run\":\"a\",\"pid\":1}\n"
+                   "{\"seq\":2,\"t\":%ld,\"kind\":\"sample\",\"done\":1%s}\n",
+                   now - began_s, now - sampled_s, more);
+    json_t *whole = state_of(lines);
+    assert_string_equal(client, json_string_value(json_object_get(whole, "client")));
+    json_decref(whole);
+}
+
+TEST(a_client_on_another_host_is_known_by_the_age_of_its_records)
+{
+    enum { DAY_S = 86400 };
+    assert_client("running", 5, 1, "");
+    assert_client("silent", 60, 12, "");
+    assert_client("running", DAY_S, 25, ""); /* of an old run there are fewer */
+    assert_client("silent", DAY_S, 60, "");
+    assert_client("closed", DAY_S, 60, ",\"over\":true");
+    json_t *whole = state_of("");
+    assert_true(json_is_null(json_object_get(whole, "client")));
+    json_decref(whole);
+}
+
+TEST(a_run_is_over_until_another_client_begins)
+{
+    static const char run[] = "{\"seq\":3,\"t\":1,\"kind\":\"run\",\"run\":\"a\"}\n";
+    static const char events[] =
+        "{\"seq\":1,\"t\":1,\"kind\":\"event\",\"code\":\"run_over\"}\n"
+        "{\"seq\":2,\"t\":1,\"kind\":\"event\",\"code\":\"ps_lost\"}\n";
+    char both[512];
+    (void)snprintf(both, sizeof(both), "%s%s", events, run);
+    json_t *whole = state_of(events);
+    assert_true(json_is_true(json_object_get(whole, "run_over")));
+    json_decref(whole);
+    whole = state_of(both);
+    assert_true(json_is_false(json_object_get(whole, "run_over")));
     json_decref(whole);
 }
