@@ -40,7 +40,7 @@ static const struct coxi_program program = {
     .summary =
         "Serves the live page of the run in a directory, its checkpoint directory "
         "or else its directory\nof logs, and prints the page's address. The run may "
-        "be over, or go on. Ends when it is interrupted.",
+        "be over, or go on. Ends when it is interrupted." COXI_WATCHER_EXIT_HELP,
     .prefix = "COX_PAGE",
     .mixed = true,
     .options = options,
@@ -120,7 +120,8 @@ int coxi_command_page(int argc, char **argv)
     int r = coxi_watcher_check(words[0]);
     if (r == 0 && !coxi_place_in_store(words[0]) &&
         (stat(words[0], &file) != 0 || !S_ISDIR(file.st_mode))) {
-        r = coxi_error(COX_EINVAL,
+        bool is_address = strchr(words[0], ':') != NULL;
+        r = coxi_error(is_address ? COX_EINVAL : COX_ENOENT,
                        "%s is no directory; the page of a run that serves is at its "
                        "address already: open that in a browser",
                        words[0]);
@@ -128,5 +129,5 @@ int coxi_command_page(int argc, char **argv)
     r = r != 0 ? r : find(words[0], &served);
     r = r != 0 ? r : serve(&served, &config);
     coxi_history_close(served.history);
-    return r != 0 ? coxi_exit_config(program.name) : EXIT_SUCCESS;
+    return r != 0 ? coxi_watcher_exit(program.name, r) : EXIT_SUCCESS;
 }

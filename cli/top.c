@@ -19,7 +19,8 @@ enum { SECOND_MS = 1000, FOLLOW_MS = 300 };
 #define WHERE_HELP                                                                     \
     "\nWithout an argument: of the run in this directory. A client serves its run at " \
     "the\naddress that it was given (cox_options.http, coxswain run --page); the "     \
-    "run's\ndirectory is its checkpoint directory, or else its directory of logs."
+    "run's\ndirectory is its checkpoint directory, or else its directory of "          \
+    "logs." COXI_WATCHER_EXIT_HELP
 
 /* A run that is being watched. */
 struct run {
@@ -76,12 +77,6 @@ static bool parse(const struct coxi_program *program, int argc, char **argv,
     }
     *ret_where = rest < argc ? argv[rest] : ".";
     return true;
-}
-
-static int complain(const char *program)
-{
-    (void)fprintf(stderr, "%s: %s\n", program, coxi_error_text());
-    return COXI_EXIT_FAILED;
 }
 
 /* ---- top */
@@ -195,7 +190,7 @@ int coxi_command_top(int argc, char **argv)
     r = r != 0 ? r : look(&run);
     if (r != 0) {
         close_run(&run);
-        return complain(top_program.name);
+        return coxi_watcher_exit(top_program.name, r);
     }
     int pause_ms = (int)(config.interval * SECOND_MS);
     bool goes_on = true;
@@ -250,9 +245,9 @@ int coxi_command_status(int argc, char **argv)
     r = r != 0 ? r : look(&run);
     json_t *state = r == 0 ? coxi_state_json(run.state) : NULL;
     close_run(&run);
-    if (r != 0 || state == NULL) {
-        json_decref(state);
-        return complain(status_program.name);
+    if (state == NULL) {
+        r = r != 0 ? r : coxi_error_memory("the state of a run");
+        return coxi_watcher_exit(status_program.name, r);
     }
     if (config.json) {
         (void)json_dumpf(state, stdout, JSON_INDENT(2) | JSON_ENSURE_ASCII);
@@ -353,5 +348,5 @@ int coxi_command_events(int argc, char **argv)
         first = false;
     }
     coxi_watcher_close(watch);
-    return r != 0 && first ? complain(events_program.name) : EXIT_SUCCESS;
+    return r != 0 && first ? coxi_watcher_exit(events_program.name, r) : EXIT_SUCCESS;
 }

@@ -53,7 +53,7 @@ static const struct coxi_program program = {
         "(cox_options.http,\n"
         "$COX_HTTP, or coxswain run --page). DIR is the run's directory, without an "
         "argument this\n"
-        "one. Ctrl-C ends the trace early.",
+        "one. Ctrl-C ends the trace early." COXI_WATCHER_EXIT_HELP,
     .prefix = "COX_TRACE",
     .mixed = true,
     .options = options,
@@ -238,7 +238,10 @@ int coxi_command_trace(int argc, char **argv)
     }
     taking.seconds = config.seconds;
     r = find_url(rest < argc ? argv[rest] : ".", url);
-    r = r == 0 ? coxi_trace_file_open(&taking.file, config.output) : r;
+    if (r != 0) {
+        return coxi_watcher_exit(program.name, r);
+    }
+    r = coxi_trace_file_open(&taking.file, config.output);
     if (r == 0) {
         const struct coxi_trace_get get = {url, (int)config.seconds, take, goes_on,
                                            &taking};

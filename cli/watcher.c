@@ -16,6 +16,8 @@
 #include "common/error.h"
 #include "common/file.h"
 #include "data/http.h"
+#include "http/http.h"
+#include "net/daemon.h"
 
 enum {
     ANSWER_MAX = 64 << 20, /* bytes of an answer; the history in memory has 16 MiB */
@@ -47,6 +49,13 @@ int coxi_watcher_check(const char *where)
                : coxi_place_take(where, taken);
 }
 
+int coxi_watcher_exit(const char *program, int code)
+{
+    (void)fprintf(stderr, "%s: %s\n", program, coxi_error_text());
+    return code == COX_EINVAL || code == COX_EADDRESS ? COXI_EXIT_CONFIG
+                                                      : COXI_EXIT_FAILED;
+}
+
 int coxi_watcher_history(const char *where, char ret_dir[PATH_MAX],
                          struct coxi_history **ret)
 {
@@ -76,17 +85,44 @@ int coxi_watcher_history(const char *where, char ret_dir[PATH_MAX],
     return r == 0 ? coxi_path(ret_dir, "%s", dir) : r;
 }
 
+/* Checks what stands before the first slash: HOST:PORT, or HOST after a scheme. */
+static int check_address(const char *where, bool has_scheme)
+{
+    char address[URL_MAX];
+    char host[COXI_HTTP_HOST_MAX + 1];
+    char port[COXI_HTTP_PORT_MAX + 1];
+    int n = snprintf(address, sizeof(address), "%.*s", (int)strcspn(where, "/"), where);
+    if (n < 0 || (size_t)n >= sizeof(address)) {
+        return coxi_error(COX_EINVAL, "the address %s is too long", where);
+    }
+    if (has_scheme && n > 0 && strchr(address, ':') == NULL) {
+        return 0;
+    }
+    int r = coxi_http_split(address, host, port);
+    return r == 0 && strtol(port, NULL, 10) == 0
+               ? coxi_error(COX_EADDRESS,
+                            "nobody is at port 0 of %s: say the port at "
+                            "which the client serves",
+                            address)
+               : r;
+}
+
 static int find_url(const char *where, char ret[URL_MAX])
 {
     bool has_scheme = strncmp(where, http_scheme, strlen(http_scheme)) == 0;
     bool is_port = *where != '\0' && strspn(where, "0123456789") == strlen(where);
+    const char *address = where + (has_scheme ? strlen(http_scheme) : 0);
     if (!has_scheme && !is_port && strchr(where, ':') == NULL) {
-        return coxi_error(COX_EINVAL,
+        return coxi_error(COX_ENOENT,
                           "%s is no directory, and no address such as 127.0.0.1:8080",
                           where);
     }
-    int n = snprintf(ret, URL_MAX, "%s%s%s", has_scheme ? "" : http_scheme,
-                     is_port ? "127.0.0.1:" : "", where);
+    int r = check_address(address, has_scheme);
+    if (r != 0) {
+        return r;
+    }
+    int n = snprintf(ret, URL_MAX, "%s%s%s", http_scheme, is_port ? "127.0.0.1:" : "",
+                     address);
     if (n < 0 || n >= URL_MAX) {
         return coxi_error(COX_EINVAL, "the address %s is too long", where);
     }

@@ -19,6 +19,16 @@ struct coxi_watcher;
 /* COX_EINVAL: `where` is neither an address nor a place (coxi_place_take). Asks nobody. */
 int coxi_watcher_check(const char *where);
 
+/* Prints "<program>: <last error text>" on standard error. Returns the exit code of a command that has
+ * failed with `code`: COXI_EXIT_CONFIG for COX_EINVAL and COX_EADDRESS, because what the command line names can
+ * be no run; otherwise COXI_EXIT_FAILED. */
+int coxi_watcher_exit(const char *program, int code);
+
+/* For --help. */
+#define COXI_WATCHER_EXIT_HELP                                                         \
+    "\nExits with 1 if there is no run or its client does not answer, with 2 if the "  \
+    "command line\nis wrong."
+
 /*
  * Opens the history of a run in the directory `where`, or in `checkpoints` or `logs` there.
  * COX_ENOENT: there is none; COX_EINVAL: `where` is in a store of objects; COX_EIO;
@@ -29,8 +39,8 @@ int coxi_watcher_history(const char *where, char ret_dir[PATH_MAX],
 
 /*
  * `where`: a directory, or an address ("127.0.0.1:8080", "http://...", a port of this
- * host). A directory will do as for coxi_watcher_history. COX_EINVAL,
- * COX_ENOENT: there is no history; COX_EIO; COX_ENOMEM.
+ * host). A directory will do as for coxi_watcher_history. COX_EINVAL, COX_EADDRESS: it is none;
+ * COX_ENOENT: there is no history, or no such directory; COX_EIO; COX_ENOMEM.
  */
 int coxi_watcher_open(const char *where, struct coxi_watcher **ret);
 void coxi_watcher_close(struct coxi_watcher *watch); /* takes NULL */

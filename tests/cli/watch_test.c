@@ -397,37 +397,54 @@ TEST(tools_follow_another_run_at_the_same_address)
     assert_int_equal(0, program_wait(&page));
 }
 
+/* All commands exit alike. */
+static void assert_all_refuse(int code, const char *where, const char *part)
+{
+    static const char *const commands[] = {"status", "events", "top", "page", "trace"};
+    for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++) {
+        assert_prints(code, (const char *[]){"coxswain", commands[i], where, NULL},
+                      part);
+    }
+}
+
 TEST(a_file_of_another_program_is_no_run)
 {
     static const char foreign[] = "step,loss\n1,0.5\n";
-    const char *dir = coxi_test_dir();
     coxi_test_write(coxi_test_path("metrics.jsonl"), foreign, sizeof(foreign) - 1);
-    assert_prints(1, (const char *[]){"coxswain", "status", dir, NULL},
-                  "is no history of a run");
-    assert_prints(2, (const char *[]){"coxswain", "page", dir, NULL},
-                  "is no history of a run");
+    assert_all_refuse(1, coxi_test_dir(), "is no history of a run");
 }
 
 TEST(tools_say_what_is_missing)
 {
-    const char *empty = coxi_test_dir();
-    assert_prints(1, (const char *[]){"coxswain", "status", empty, NULL}, empty);
-    assert_prints(1, (const char *[]){"coxswain", "events", empty, NULL},
-                  "there is no run in ");
-    assert_prints(1, (const char *[]){"coxswain", "top", "/no/such", NULL}, "/no/such");
-    static const char *const commands[] = {"status", "events", "top", "page"};
-    for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++) {
-        assert_prints(i == 3 ? 2 : 1,
-                      (const char *[]){"coxswain", commands[i], "s3://b/run", NULL},
-                      "the run's log_dir");
-        assert_prints(i == 3 ? 2 : 1,
-                      (const char *[]){"coxswain", commands[i], "s3:/b/run", NULL},
-                      "neither a directory nor s3://BUCKET/PREFIX");
-    }
-    assert_prints(2, (const char *[]){"coxswain", "page", empty, NULL},
-                  "metrics.jsonl");
+    assert_all_refuse(1, coxi_test_dir(), "there is no run in ");
+    assert_all_refuse(1, coxi_test_dir(), coxi_test_dir());
+    assert_all_refuse(1, "/no/such", "/no/such is no directory");
+    assert_all_refuse(2, "s3://b/run", "the run's log_dir");
+    assert_all_refuse(2, "s3:/b/run", "neither a directory nor s3://BUCKET/PREFIX");
     assert_prints(2, (const char *[]){"coxswain", "page", "127.0.0.1:1", NULL},
                   "no directory");
+    assert_prints(1, (const char *[]){"coxswain", "status", "127.0.0.1:1", NULL},
+                  "127.0.0.1:1");
     assert_prints(2, (const char *[]){"coxswain", "status", "a", "b", NULL}, "say:");
     assert_prints(2, (const char *[]){"coxswain", "events", "--oars", NULL}, "--oars");
+}
+
+TEST(an_address_that_is_none_is_refused_before_anybody_is_asked)
+{
+    static const char *const wrong[][2] = {
+        {"127.0.0.1:99999", "'127.0.0.1:99999' is no address"},
+        {"http://127.0.0.1:99999/", "ports are numbers from 0 to 65535"},
+        {"99999", "is no address"},
+        {"127.0.0.1:", "is no address"},
+        {":80", "has no host"},
+        {"::1:80", "brackets"},
+        {"127.0.0.1:0", "nobody is at port 0"},
+        {"https://127.0.0.1:80", "is neither a directory nor"},
+    };
+    static const char *const commands[] = {"status", "events", "top", "trace"};
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+        const char *command = commands[i % 4];
+        assert_prints(2, (const char *[]){"coxswain", command, wrong[i][0], NULL},
+                      wrong[i][1]);
+    }
 }
