@@ -168,8 +168,8 @@ TEST(client_is_told_which_log_has_the_reason)
     char log[300];
     const char *dir = coxi_test_path("logs");
     (void)snprintf(log, sizeof(log),
-                   "'foo' is no address: it is like 127.0.0.1:8080, "
-                   "or a port from 0 (any) to 65535 (its log is %s/ps-0.log)",
+                   "'foo' is no address: it is like 127.0.0.1:8080, or a port; "
+                   "ports are numbers from 0 to 65535 (its log is %s/ps-0.log)",
                    dir);
     assert_int_equal(0, setenv("COX_PS_HTTP", "foo", 1));
     assert_refused(dir, "ps 0 ended: coxswain-ps: ", log);
