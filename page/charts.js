@@ -6,7 +6,7 @@ const HEIGHT = 190;
 const POWERS = [...Array(50)].map((_, i) => 2 ** i); // distances of ticks between bytes
 const PIXELS_A_MARK = 12; // more marks than that would be a wall
 
-export const view = { x: "step", smooth: 0.9, log: false };
+export const view = { x: "step", smooth: 0.9, log: false, ranges: { step: null, time: null } };
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
@@ -84,13 +84,16 @@ const STYLES = [
  * A figure. `source` has: title, unit (optional), key() (changes with its data), lines() (list of
  * {label, x, y, points}), marks() (list of {x, kind}), isTime(), format (optional).
  */
+const figures = new Set();
+let dragged = null; // the figure over which the pointer went down
+
 export class Figure {
   constructor(parent, source) {
+    figures.add(this);
     this.source = source;
     this.plot = null;
     this.isVisible = false;
     this.drawn = "";
-    this.range = null; // what the reader has zoomed to
     this.title = h("h3", {}, source.title);
     this.value = h("p", { class: "latest" });
     this.area = h("div", { class: "plot", role: "img", tabindex: "0" });
@@ -114,6 +117,7 @@ export class Figure {
     );
     parent.append(this.element);
     this.area.addEventListener("keydown", (event) => this.move(event));
+    this.area.addEventListener("pointerdown", () => (dragged = this));
     this.details.addEventListener("toggle", () => this.update(true));
     new IntersectionObserver(([entry]) => {
       this.isVisible = entry.isIntersecting;
@@ -122,10 +126,20 @@ export class Figure {
     new ResizeObserver(() => this.update()).observe(this.area);
   }
 
+  remove() {
+    figures.delete(this);
+    this.element.remove();
+  }
+
+  // What the reader has zoomed to, in all figures with the same kind of x; null: all of it.
+  range() {
+    return view.ranges[this.source.isTime() ? "time" : "step"];
+  }
+
   update(force = false) {
     const width = Math.floor(this.area.clientWidth);
     const look = `${width} ${document.documentElement.dataset.scheme} ${view.log}`;
-    const key = `${look} ${view.x} ${view.smooth} ${this.source.key()} ${this.range}`;
+    const key = `${look} ${view.x} ${view.smooth} ${this.source.key()} ${this.range()}`;
     if (!this.isVisible || width < 50 || (!force && key === this.drawn)) {
       return;
     }
@@ -140,10 +154,11 @@ export class Figure {
       this.plot = new uPlot(this.options(lines, width), data, this.area);
       this.makeLegend(lines);
     } else {
-      this.plot.setData(data, this.range === null);
-      if (this.range !== null) {
-        this.plot.redraw();
-      }
+      this.plot.setData(data);
+    }
+    if (this.range() !== null) {
+      const [min, max] = this.range();
+      this.plot.setScale("x", { min, max });
     }
     this.describe(null);
     if (this.details.open) {
@@ -152,7 +167,7 @@ export class Figure {
   }
 
   table(lines, width) {
-    const [from, to] = this.range ?? [-Infinity, Infinity];
+    const [from, to] = this.range() ?? [-Infinity, Infinity];
     const tables = [];
     for (const line of lines) {
       if (this.isSmooth(line)) {
@@ -202,26 +217,32 @@ export class Figure {
         { ...axis, size: 30, space: isTime ? 75 : 60, values: (u, splits) => splits.map(isTime ? timeOfDay : short) },
         { ...axis, size: 52, gap: 4, ...(this.source.format === bytes ? { incrs: POWERS } : {}), values: (u, splits) => splits.map((v) => (v === null ? "" : (this.source.axis ?? short)(v))) },
       ],
-      cursor: { sync: { key: isTime ? "time" : "step" }, points: { size: 7 }, drag: { x: true, y: false, dist: 8 } },
+      cursor: { sync: { key: isTime ? "time" : "step" }, points: { size: 7 }, drag: { x: true, y: false, dist: 8, setScale: false } },
       hooks: {
-        draw: [(u) => this.drawMarks(u)],
+        draw: [(u) => this.drawMarks(u), (u) => (this.area.dataset.x = `${u.scales.x.min} ${u.scales.x.max}`)],
         setCursor: [(u) => this.describe(u.cursor.idx)],
         setSelect: [(u) => this.zoom(u)],
-        ready: [(u) => u.over.addEventListener("dblclick", () => this.zoomOut())],
+        ready: [(u) => u.over.addEventListener("dblclick", () => this.zoomTo(null))],
       },
     };
   }
 
+  // A part was selected in this figure, or in another one whose cursor this one follows.
   zoom(u) {
     if (u.select.width > 8) {
-      this.range = [u.posToVal(u.select.left, "x"), u.posToVal(u.select.left + u.select.width, "x")];
-      queueMicrotask(() => this.update());
+      const range = [u.posToVal(u.select.left, "x"), u.posToVal(u.select.left + u.select.width, "x")];
+      queueMicrotask(() => {
+        u.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
+        if (dragged === this) {
+          this.zoomTo(range);
+        }
+      });
     }
   }
 
-  zoomOut() {
-    this.range = null;
-    this.update(true);
+  zoomTo(range) {
+    view.ranges[this.source.isTime() ? "time" : "step"] = range;
+    figures.forEach((figure) => figure.update());
   }
 
   drawMarks(u) {
@@ -289,7 +310,7 @@ export class Figure {
     const step = { ArrowLeft: -1, ArrowRight: 1, Home: -1e9, End: 1e9 }[event.key];
     const n = this.plot?.data[0].length ?? 0;
     if (event.key === "Escape") {
-      this.zoomOut();
+      this.zoomTo(null);
       this.describe(null);
     } else if (step !== undefined && n > 0) {
       const from = this.plot.cursor.idx ?? n - 1;

@@ -86,7 +86,7 @@ export class Metrics {
     for (const radio of document.querySelectorAll("input[name=axis]")) {
       radio.addEventListener("change", () => {
         view.x = radio.value;
-        this.figures.forEach((figure) => (figure.range = null));
+        view.ranges = { step: null, time: null };
         this.update();
       });
     }
@@ -120,7 +120,7 @@ export class Metrics {
   arrange() {
     for (const [name, figure] of this.figures) {
       if (!this.model.scalars.has(name)) {
-        figure.element.remove();
+        figure.remove();
         this.figures.delete(name);
       }
     }

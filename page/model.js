@@ -206,9 +206,8 @@ const TAKERS = {
     const since = last >= 0 ? record.t - curves.t[last] : 0;
     if (since > Math.max(GAP_S, 2.5 * (model.apart ?? since))) {
       pushSample(model, record.t - since + 0.001, null);
-    } else if (last >= 0) {
-      model.apart = since;
     }
+    model.apart = last >= 0 ? since : null;
     pushSample(model, record.t, record);
     const settled = (s) => (s?.done ?? 0) + (s?.failed ?? 0);
     const isWaiting = (record.queued ?? 0) + (record.in_flight ?? 0) > 0;

@@ -193,18 +193,55 @@ SPEEDS = """import('/model.js').then(({ Model }) => {
 })"""
 
 
-# A curve of 200,000 points, and samples that are a minute apart, with a gap: how far apart the points of
-# the older half are, the number of points, the first and the last, and the number of gaps.
+# A curve of 200,000 points, and samples that are a minute apart, with a gap and another client: how far apart the
+# points of the older half are, the number of points, the first and the last, and the number of gaps.
 LONG = """import('/model.js').then(({ Model }) => {
   const model = new Model();
   let seq = 0;
   for (let i = 0; i < 200000; i++) model.add({ seq: ++seq, t: i, kind: 'scalar', name: 'loss', step: i, value: 1 });
   const { x } = model.scalar('loss', 'client');
   const apart = x.slice(1, x.length >> 2).map((step, i) => step - x[i]);
-  for (let i = 0; i < 100; i++) model.add({ seq: ++seq, t: 60 * i + (i > 50 ? 1000 : 0), kind: 'sample', rate: 1 });
+  model.add({ seq: ++seq, t: 0, kind: 'run', pid: 1 });
+  for (let i = 0; i < 100; i++) {
+    model.add({ seq: ++seq, t: 60 * i + (i > 50 ? 1000 : 0), kind: 'sample', rate: 1 });
+    if (i === 20) model.add({ seq: ++seq, t: 60 * i + 30, kind: 'run', pid: 2 });
+  }
   return [Math.max(...apart) - Math.min(...apart), x.length > 10000 && x.length <= 20000, x[0], x[x.length - 1],
           model.curves.rate.filter((rate) => rate === null).length];
 })"""
+
+
+# What the axes of all drawn curves by step begin and end with.
+AXES = "[...document.querySelectorAll('#curves .plot')].map(p => p.dataset.x).filter(x => x).map(x => x.split(' ').map(Number))"
+
+DRAG = """(() => {
+  const over = document.querySelector('#curves .u-over');
+  const at = over.getBoundingClientRect();
+  const send = (where, Kind, name, x) => where.dispatchEvent(new Kind(name, {
+    clientX: at.left + x * at.width, clientY: at.top + at.height / 2, movementX: 9, bubbles: true, button: 0, buttons: 1 }));
+  send(over, PointerEvent, 'pointerdown', 0.25);
+  send(over, MouseEvent, 'mousedown', 0.25);
+  send(over, MouseEvent, 'mousemove', 0.4);
+  send(over, MouseEvent, 'mousemove', 0.5);
+  send(over, MouseEvent, 'mouseup', 0.5);
+})()"""
+
+
+def look_at_zoom(page, browser):
+    """A part of a curve that is dragged over fills its width, and that of the others; Esc shows all again."""
+    browser.run("document.getElementById('curves').scrollIntoView()")
+    page.until("curves are drawn", lambda: len(browser.run(AXES)) > 1)
+    low, high = browser.run(AXES)[0]
+    quarter = (high - low) / 4
+    browser.run(DRAG)
+
+    def is_at(begin, end):
+        return all(abs(x - begin) < quarter / 4 and abs(y - end) < quarter / 4 for x, y in browser.run(AXES))
+
+    page.until("all curves are zoomed to what was dragged over", lambda: is_at(low + quarter, low + 2 * quarter))
+    browser.run("document.querySelector('#curves .plot').dispatchEvent(new KeyboardEvent('keydown', { key: 'Escape' }))")
+    page.until("Esc shows all again", lambda: abs(browser.run(AXES)[0][1] - high) < quarter / 4)
+    browser.run("scrollTo(0, 0)")
 
 
 def tiles_fit(browser):
@@ -282,7 +319,8 @@ def main():
             check("and when the last checkpoint was", " at " in page.tile("Last checkpoint"))
             check("no number covers the next one", tiles_fit(browser))
             check("the speed is that of the newest client, also if its clock is set back", browser.run(SPEEDS) == [5, 30])
-            check("a long curve is thinned evenly, and only gaps are gaps", browser.run(LONG) == [0, True, 0, 199999, 1])
+            check("a long curve is thinned evenly, and only gaps are gaps", browser.run(LONG) == [0, True, 0, 199999, 2])
+            look_at_zoom(page, browser)
             picture("over")
             check("and links to no metrics", "/metrics" not in links(page, served))
             check(f"no errors in the page {browser.errors}", not browser.errors)
