@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/relay.h"
@@ -44,6 +45,7 @@ struct daemon {
     uv_timer_t rest;
     int rest_ms;
     uint64_t started_ms;
+    off_t log_bytes; /* of its log, before it was started */
 };
 
 struct coxi_launcher {
@@ -131,6 +133,17 @@ static void give_up(struct coxi_launcher *launcher, const char *why)
     }
 }
 
+/* The last line that the daemon has written to its log since it was started; "": none. */
+static void last_words(const struct daemon *daemon, const char *path, char *ret,
+                       size_t len)
+{
+    struct stat file;
+    *ret = '\0';
+    if (stat(path, &file) == 0 && file.st_size > daemon->log_bytes) {
+        coxi_file_last_line(path, ret, len);
+    }
+}
+
 /* The daemon's exit code says that starting it again would not help. The last line of
  * its log says why. The log's path is told if the log stays. */
 static void give_up_daemon(const struct daemon *daemon, int code)
@@ -141,7 +154,7 @@ static void give_up_daemon(const struct daemon *daemon, int code)
     char log[300] = "";
     char why[sizeof(text) + sizeof(log) + 64];
     log_path(daemon, path);
-    coxi_file_last_line(path, text, sizeof(text));
+    last_words(daemon, path, text, sizeof(text));
     if (text[0] == '\0') {
         (void)snprintf(text, sizeof(text), "it exited with %d, and gave no reason",
                        code);
@@ -305,6 +318,7 @@ static size_t prints_source(const struct daemon *daemon)
 
 static void start(struct daemon *daemon)
 {
+    struct stat file;
     const struct coxi_launcher *launcher = daemon->launcher;
     const struct coxi_relay *relay = launcher->relay;
     char text[ARGUMENTS_MAX][PATH_MAX];
@@ -313,6 +327,7 @@ static void start(struct daemon *daemon)
     make_arguments(daemon, text, argv);
     log_path(daemon, path);
     int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    daemon->log_bytes = fd >= 0 && fstat(fd, &file) == 0 ? file.st_size : 0;
     struct outputs outputs = {.log_fd = fd >= 0 ? fd : STDERR_FILENO, .alert_fd = -1};
     outputs.out_fd = outputs.log_fd;
     if (alert_level(launcher) != NULL) {

@@ -171,7 +171,10 @@ static bool is_client(json_t *state, const char *word)
 
 static double silent_s(json_t *state)
 {
-    return now_s() - number_of(json_object_get(state, "sample"), "t");
+    json_t *sample = json_object_get(state, "sample");
+    return now_s() -
+           number_of(json_is_object(sample) ? sample : json_object_get(state, "run"),
+                     "t");
 }
 
 bool coxi_run_is_well(json_t *state)
@@ -179,7 +182,8 @@ bool coxi_run_is_well(json_t *state)
     size_t n_ps;
     size_t n_workers;
     if (is_client(state, "closed")) {
-        return !json_is_true(json_object_get(state, "run_over"));
+        return !json_is_true(json_object_get(state, "run_over")) &&
+               *string_of(json_object_get(state, "sample"), "failure") == '\0';
     }
     return is_client(state, "running") &&
            count_up(json_object_get(state, "ps"), &n_ps) == n_ps &&
@@ -238,7 +242,7 @@ static void left_text(json_t *state, bool waits, char ret[TEXT_MAX])
     double eta_s = number_of(told ? sample : data, "eta_s");
     *ret = '\0';
     if (told) {
-        done = (double)(count_of(sample, "done") + count_of(sample, "failed"));
+        done = (double)count_of(sample, "done");
         (void)snprintf(of, sizeof(of), "%.0f", total);
     }
     if (total > 0 && done >= 0) {
@@ -256,9 +260,18 @@ static void pace_text(json_t *state, const char *awaited, char ret[TEXT_MAX])
 {
     char cell[CELL_MAX];
     json_t *sample = json_object_get(state, "sample");
+    if (is_client(state, "running") &&
+        json_is_true(json_object_get(state, "run_over"))) {
+        (void)snprintf(ret, TEXT_MAX, "; the run cannot go on");
+        return;
+    }
     if (is_client(state, "running")) {
         (void)snprintf(ret, TEXT_MAX, ", %s a second%s",
                        rate_text(number_of(sample, "rate"), cell), awaited);
+        return;
+    }
+    if (is_client(state, "opening")) {
+        (void)snprintf(ret, TEXT_MAX, "; a client is being opened");
         return;
     }
     (void)duration_text(silent_s(state), cell);
@@ -276,9 +289,22 @@ static void pace_text(json_t *state, const char *awaited, char ret[TEXT_MAX])
     }
 }
 
+/* Which closure has failed first, and why. */
+static void print_failure(json_t *sample, FILE *out, struct coxi_run_text size)
+{
+    char line[TEXT_MAX];
+    char text[TEXT_MAX];
+    const char *failure = string_of(sample, "failure");
+    if (*failure != '\0') {
+        (void)snprintf(line, sizeof(line), "first failure: %.768s",
+                       plain(failure, text, sizeof(text)));
+        print_line(out, line, size.columns);
+    }
+}
+
 static void print_progress(json_t *state, FILE *out, struct coxi_run_text size)
 {
-    char line[TEXT_MAX] = "no sample yet";
+    char line[TEXT_MAX];
     char left[TEXT_MAX];
     char awaited[CELL_MAX];
     char pace[TEXT_MAX];
@@ -289,8 +315,12 @@ static void print_progress(json_t *state, FILE *out, struct coxi_run_text size)
     if (json_is_object(sample)) {
         (void)snprintf(line, sizeof(line), "%.0f steps done%.512s%.512s",
                        (double)count_of(sample, "done"), left, pace);
+    } else {
+        (void)snprintf(line, sizeof(line), "no sample yet%.512s",
+                       is_client(state, "running") ? "" : pace);
     }
     print_line(out, line, size.columns);
+    print_failure(sample, out, size);
 }
 
 static void print_counts(json_t *state, FILE *out, struct coxi_run_text size)

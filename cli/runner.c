@@ -206,7 +206,11 @@ static void page_buffer(uv_handle_t *handle, size_t suggested, uv_buf_t *ret)
 /* The client of a program that was started again tells the same address again. */
 static void announce(struct coxi_runner *runner)
 {
-    if (runner->runs && strcmp(runner->url, runner->announced) != 0) {
+    bool is_url = strncmp(runner->url, "http://", strlen("http://")) == 0;
+    for (const char *at = runner->url; *at != '\0'; at++) {
+        is_url = is_url && *at > ' ' && *at <= '~';
+    }
+    if (is_url && runner->runs && strcmp(runner->url, runner->announced) != 0) {
         (void)strcpy(runner->announced, runner->url);
         (void)fprintf(stderr, "%s: the page is at %s\n", runner->name, runner->url);
     }
@@ -286,7 +290,11 @@ bool coxi_runner_stop(struct coxi_runner *runner)
 
 void coxi_runner_fini(struct coxi_runner *runner)
 {
-    if (runner->page_dir[0] != '\0') {
+    if (runner->page && runner->started_ms > 0 && runner->announced[0] == '\0') {
+        (void)fprintf(stderr, "%s: no client of the program has served a page\n",
+                      runner->name);
+    }
+    if (runner->page_lock > 0) {
         coxi_directory_remove(runner->page_dir);
         (void)close(runner->page_lock);
     }

@@ -95,7 +95,8 @@ static int check_address(const char *where, bool has_scheme)
     if (n < 0 || (size_t)n >= sizeof(address)) {
         return coxi_error(COX_EINVAL, "the address %s is too long", where);
     }
-    if (has_scheme && n > 0 && strchr(address, ':') == NULL) {
+    bool has_port = strchr(address, ':') != NULL && address[n - 1] != ']';
+    if (has_scheme && n > 0 && !has_port) {
         return 0;
     }
     int r = coxi_http_split(address, host, port);

@@ -29,7 +29,8 @@ enum {
     SWEEP_MS = 500,       /* how often connections are looked at */
     REST_MS = 100,        /* after accept has failed for lack of descriptors */
     ACCEPTS_MAX = 16,     /* in one turn */
-    LAST_TURNS_MAX = 256, /* turns of libmicrohttpd with the last events, */
+    LAST_MS = 100,        /* for the last events */
+    LAST_TURNS_MAX = 256, /* turns of libmicrohttpd with them, */
     END_TURNS_MAX = 8,    /* ... and at the end */
     SHARE = 5, /* the thread takes at most one part in five of a core's time, ... */
     REST_MOST_MS = 100,
@@ -271,7 +272,9 @@ static void tell_last(struct coxi_http_server *server)
             coxi_http_resume(client->stream);
         }
     }
-    for (int i = 0; i < LAST_TURNS_MAX && is_telling(server); i++) {
+    uint64_t end_ms = coxi_now_ms() + LAST_MS; /* others ask meanwhile */
+    for (int i = 0; i < LAST_TURNS_MAX && is_telling(server) && coxi_now_ms() < end_ms;
+         i++) {
         (void)MHD_run(server->daemon);
     }
 }

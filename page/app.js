@@ -15,7 +15,7 @@ const AGAIN_MS = [300, 600, 1000, 2000];
 const LASTED_MS = 3000; // events that ended sooner were refused: what is new is asked for now and then
 
 // "connecting", "live", "lost", or "over": a run that is read from a file
-const link = { state: "connecting" };
+const link = { state: "connecting", client: null }; // client: how /api/state says that it is
 const model = new Model();
 const parts = [new Overview(model, link), new Metrics(model), new Fleet(model, link), new Events(model), new Settings(model)];
 new Tasks(link);
@@ -52,8 +52,8 @@ function become(state, delay = DRAW_SOON_MS) {
 
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-async function get(path) {
-  const answer = await fetch(path, { signal: AbortSignal.timeout(20000) });
+async function get(path, patience = 20000) {
+  const answer = await fetch(path, { signal: AbortSignal.timeout(patience) });
   if (!answer.ok) {
     throw Object.assign(new Error(`${path}: ${answer.status}`), { isBusy: answer.status === 503 });
   }
@@ -73,7 +73,7 @@ function addLine(line) {
 
 // The records after the newest that is known, in pieces: a long history must not block the page.
 async function catchUp() {
-  const state = await (await get("/api/state")).json();
+  const state = await (await get("/api/state", SILENT_MS)).json();
   const isOther = model.run !== null && isNumber(state.seq) && (state.seq < model.seq || (state.run?.run ?? model.run.run) !== model.run.run);
   if (isOther) {
     model.clear();
@@ -98,6 +98,7 @@ async function catchUp() {
     }
   }
   drawSoon(DRAW_SOON_MS);
+  link.client = state.client;
   become(state.live === false ? "over" : "live");
 }
 
@@ -108,7 +109,7 @@ function follow() {
     const source = new EventSource(`/events?since=${model.seq}`);
     const begun = performance.now();
     let heard = begun;
-    const watch = setInterval(() => link.state === "live" && performance.now() - heard > SILENT_MS && end(), 1000);
+    const watch = setInterval(() => link.state === "live" && performance.now() - heard > Math.max(SILENT_MS, 3000 * (model.apart ?? 0)) && end(), 1000);
     function end() {
       clearInterval(watch);
       source.close();

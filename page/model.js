@@ -113,6 +113,8 @@ export class Model {
     this.marksVersion = 0;
     this.endedT = null; // when a step has ended last, or there was nothing to do
     this.over = false; // the run has said that it ended
+    this.failure = null; // {t, text}: why it cannot go on
+    this.servedSeq = 0; // of the event that a client serves
   }
 
   // Takes one record. Records that were seen before are ignored.
@@ -177,6 +179,7 @@ const TAKERS = {
     const before = model.run;
     model.run = record;
     model.over = false;
+    model.failure = null;
     model.endedT = null;
     model.configVersion++;
     const again = before !== null && (before.pid !== record.pid || before.generation !== record.generation);
@@ -216,6 +219,9 @@ const TAKERS = {
     }
     model.sample = record;
     model.over = model.over || record.over === true;
+    if (record.opened === false) {
+      model.failure ??= { t: record.t, text: "cox_open has failed" };
+    }
     model.curvesVersion++;
   },
 
@@ -257,8 +263,11 @@ const TAKERS = {
       model.events.splice(0, EVENTS_MAX / 10);
     }
     model.eventsVersion++;
-    if (record.code === "run_over" || record.name === "run_over") {
+    if (record.code === "run_over") {
       model.over = true;
+      model.failure = record;
+    } else if (record.code === "serves") {
+      model.servedSeq = record.seq;
     }
   },
 

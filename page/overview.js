@@ -45,15 +45,20 @@ export class Overview {
 
   status() {
     const { model, link } = this;
-    if (link.state === "over" || model.over) {
-      return { word: "over", tone: "" };
+    if (this.isOpening()) {
+      return { word: "opening", tone: "" };
+    }
+    if (link.state === "over" && !model.over) {
+      return { word: link.client === "gone" ? "gone" : "no answer", tone: "bad" };
+    }
+    if (model.over) {
+      return model.failure === null ? { word: "over", tone: "" } : { word: "failed", tone: "bad" };
     }
     if (link.state === "connecting") {
       return { word: "connecting", tone: "" };
     }
     if (link.state === "lost") {
-      const { done, total } = this.extent();
-      return model.over || (total > 0 && done >= total) ? { word: "over", tone: "" } : { word: "no answer", tone: "bad" };
+      return { word: "no answer", tone: "bad" };
     }
     const { ps, workers } = this.down();
     if (ps.length > 0) {
@@ -67,6 +72,11 @@ export class Overview {
     }
     const { queued = 0, in_flight: flying = 0 } = model.sample ?? {};
     return queued + flying === 0 && model.sample !== null ? { word: "idle", tone: "" } : { word: "training", tone: "good" };
+  }
+
+  // A client serves already, and cox_open has not connected it yet: what is known is of the one before.
+  isOpening() {
+    return this.link.state === "live" && this.model.servedSeq > (this.model.run?.seq ?? 0);
   }
 
   isStalled() {
@@ -96,13 +106,24 @@ export class Overview {
     const { model } = this;
     const { sample, newest } = model;
     if (sample === null) {
-      return this.link.state === "lost" ? "The client does not answer. Trying again." : "Waiting for the first numbers.";
+      return this.link.state === "lost" ? "The client does not answer. Trying again."
+        : this.isOpening() ? "The client is being opened." : "Waiting for the first numbers.";
     }
     const speed = model.recentRate();
     const done = `${plural(sample.done ?? 0, "step")} done`;
-    if (status.word === "over") {
-      return model.over ? `This run ended at ${clock(newest)}: ${done}.`
-        : `Nothing was heard of this run after ${clock(newest)}: ${done}. Its client has not closed it, so it was killed, or it stands still.`;
+    const failed = sample.failed > 0 ? `, ${short(sample.failed)} failed` : "";
+    switch (status.word) {
+      case "opening":
+        return `A client is being opened. Before: ${done}.`;
+      case "over":
+        return `This run ended at ${clock(newest)}: ${done}${failed}.`;
+      case "failed":
+        return `This run cannot go on since ${clock(model.failure.t)}: ${done}${failed}.`;
+      case "gone":
+        return `The client is gone without having closed the run. It was last heard of at ${clock(newest)}: ${done}${failed}.`;
+    }
+    if (this.link.state === "over") {
+      return `Nothing was heard of this run after ${clock(newest)}: ${done}${failed}. Its client has not closed it, so it was killed, or it stands still.`;
     }
     if (status.word === "no answer") {
       return `The client has not answered since ${clock(newest)}; this page tries again by itself. Until then: ${done}.`;
@@ -130,7 +151,7 @@ export class Overview {
   extent() {
     const { sample } = this.model;
     if (sample?.total > 0) {
-      return { done: (sample.done ?? 0) + (sample.failed ?? 0), total: sample.total, left: sample.eta_s ?? null, unit: "steps" };
+      return { done: sample.done ?? 0, total: sample.total, left: sample.eta_s ?? null, unit: "steps" };
     }
     const { done = 0, total = 0, eta_s: left = null } = sample?.data ?? {};
     return { done, total, left, unit: "tasks" };
@@ -203,6 +224,12 @@ export class Overview {
     }
     if (isLive && ps.length === 0 && this.isStalled()) {
       list.push({ tone: "warn", name: "No step ends.", text: this.blockedText() });
+    }
+    const { failure, sample } = this.model;
+    if (failure !== null) {
+      list.push({ tone: "bad", name: "The run cannot go on:", text: ` ${failure.text ?? ""}` });
+    } else if (sample?.failure) {
+      list.push({ tone: "bad", name: `${plural(sample.failed, "step")} failed or ${sample.failed === 1 ? "was" : "were"} cancelled.`, text: ` The first: ${sample.failure}` });
     }
     list.push(...this.oddCurves());
     const key = JSON.stringify(list);

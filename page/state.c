@@ -5,6 +5,7 @@
 #include "page/state.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,9 +27,11 @@ struct coxi_state {
     uint64_t seq;
     json_t *newest[N_NEWEST]; /* or NULL */
     bool run_over;            /* the client has told so */
-    json_t *config;           /* what the program has given; or NULL */
-    json_t *workers;          /* object: "0000000012" (index): worker */
-    json_t *ps;               /* the same */
+    uint64_t served_seq;      /* of the newest event that a client serves, and when */
+    double served_s;
+    json_t *config;  /* what the program has given; or NULL */
+    json_t *workers; /* object: "0000000012" (index): worker */
+    json_t *ps;      /* the same */
     json_t *scalars;
 };
 
@@ -118,6 +121,17 @@ static void take_scalar(struct coxi_state *state, json_t *record)
                                         json_object_get(record, "value")));
 }
 
+static void take_event(struct coxi_state *state, const json_t *record)
+{
+    const char *code = json_string_value(json_object_get(record, "code"));
+    if (code != NULL && strcmp(code, "run_over") == 0) {
+        state->run_over = true;
+    } else if (code != NULL && strcmp(code, "serves") == 0) {
+        state->served_seq = state->seq;
+        state->served_s = json_number_value(json_object_get(record, "t"));
+    }
+}
+
 /* A client says what its workers and ps are; those of the client before it are gone. */
 static void take(struct coxi_state *state, const char *kind, json_t *record)
 {
@@ -134,9 +148,9 @@ static void take(struct coxi_state *state, const char *kind, json_t *record)
         (void)json_object_clear(state->ps);
         state->run_over = false;
     } else if (strcmp(kind, "event") == 0) {
-        const char *code = json_string_value(json_object_get(record, "code"));
-        state->run_over =
-            state->run_over || (code != NULL && strcmp(code, "run_over") == 0);
+        take_event(state, record);
+    } else if (json_is_false(json_object_get(record, "opened"))) {
+        state->run_over = true; /* the last sample of a cox_open that failed */
     }
     for (size_t i = 0; i < N_NEWEST; i++) {
         if (strcmp(kind, newest_kinds[i]) == 0) {
@@ -214,7 +228,12 @@ enum coxi_client coxi_state_client(const struct coxi_state *state)
     bool is_sampled =
         sample != NULL && number_of(sample, "seq") > number_of(run, "seq");
     double told_s = number_of(is_sampled ? sample : run, "t");
-    double age_s = run != NULL ? told_s - number_of(run, "t") : 0;
+    double age_s = run != NULL ? fmax(0, told_s - number_of(run, "t")) : 0;
+    if (state->served_seq >
+        (uint64_t)number_of(run, "seq")) { /* and no record of it yet */
+        return now_s() - state->served_s < silent_s ? COXI_CLIENT_OPENING
+                                                    : COXI_CLIENT_SILENT;
+    }
     if (run == NULL && sample == NULL) {
         return COXI_CLIENT_UNTOLD;
     }
@@ -234,6 +253,8 @@ static json_t *client_json(const struct coxi_state *state)
     switch (coxi_state_client(state)) {
     case COXI_CLIENT_UNTOLD:
         return json_null();
+    case COXI_CLIENT_OPENING:
+        return json_string("opening");
     case COXI_CLIENT_RUNNING:
         return json_string("running");
     case COXI_CLIENT_SILENT:

@@ -29,6 +29,7 @@ uint64_t coxi_state_seq(const struct coxi_state *state);
 /* How the run's client is. */
 enum coxi_client {
     COXI_CLIENT_UNTOLD,  /* there is no record of one */
+    COXI_CLIENT_OPENING, /* it serves already, and cox_open has not connected it yet */
     COXI_CLIENT_RUNNING, /* it records */
     COXI_CLIENT_SILENT, /* it has recorded nothing for 10 s (of old runs: for longer) */
     COXI_CLIENT_GONE,   /* its process has ended, and the run was not closed */

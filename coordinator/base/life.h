@@ -32,6 +32,8 @@ struct coxi_life {
     int error; /* the first error since the last report of an error */
     char error_text[COXI_TEXT_MAX];
     struct coxi_untold untold; /* since that report */
+    char first_failure
+        [COXI_TEXT_MAX]; /* of a closure of this client; "": none has failed */
     /* a thread is reporting `error`: closures are cancelled, and none are accepted */
     bool reporting;
     /* an error has cancelled closures, and nothing was scheduled since */

@@ -462,6 +462,28 @@ static void note_untold(struct cox_coordinator *c, const struct coxi_closure *cl
     }
 }
 
+/* A closure has failed: watchers of the run learn of the first one, the program of the first
+ * since its last report. */
+static void note_failure(struct cox_coordinator *c, const struct coxi_closure *closure)
+    COXI_REQUIRES(c->lock)
+{
+    char text[COXI_TEXT_MAX];
+    bool is_first = c->life.first_failure[0] == '\0';
+    if (!is_first && c->options.keep_going) {
+        return;
+    }
+    (void)snprintf(text, sizeof(text), "closure %llu (%s): %.400s",
+                   (unsigned long long)closure->future.id.n, closure->function->name,
+                   coxi_future_text(&closure->future));
+    if (is_first) {
+        (void)snprintf(c->life.first_failure, sizeof(c->life.first_failure), "%s",
+                       text);
+    }
+    if (!c->options.keep_going) {
+        coxi_note_error(c, closure->future.code, text);
+    }
+}
+
 /* Counts one settled closure and wakes the threads that wait for it. */
 static void tell(struct cox_coordinator *c, struct coxi_closure *closure)
     COXI_REQUIRES(c->lock)
@@ -499,12 +521,8 @@ static void tell(struct cox_coordinator *c, struct coxi_closure *closure)
         /* again: until the error is known, the program may have scheduled a call */
         note_cancelled(c, closure);
     }
-    if (closure->state == COXI_FAILED && !c->options.keep_going) {
-        char text[COXI_TEXT_MAX];
-        (void)snprintf(text, sizeof(text), "closure %llu (%s): %.400s",
-                       (unsigned long long)closure->future.id.n,
-                       closure->function->name, coxi_future_text(&closure->future));
-        coxi_note_error(c, closure->future.code, text);
+    if (closure->state == COXI_FAILED) {
+        note_failure(c, closure);
     }
 }
 

@@ -167,6 +167,27 @@ static void tell(struct coxi_sampler *sampler, enum coxi_record_kind kind, int r
 
 #define U(x) ((unsigned long long)(x))
 
+/* The first closure that has failed; and of the last sample that it is, and whether cox_open
+ * had succeeded. */
+static int add_end(struct cox_coordinator *c, bool last, struct coxi_buffer *to)
+{
+    char failure[COXI_TEXT_MAX];
+    coxi_lock(&c->lock);
+    (void)snprintf(failure, sizeof(failure), "%s", c->life.first_failure);
+    bool opened = c->life.opened;
+    coxi_unlock(&c->lock);
+    int r = 0;
+    if (failure[0] != '\0') {
+        r = coxi_buffer_printf(to, ",\"failure\":");
+        r = r == 0 ? coxi_json_text(to, failure) : r;
+    }
+    if (r == 0 && last) {
+        r = coxi_buffer_printf(to, ",\"over\":true%s",
+                               opened ? "" : ",\"opened\":false");
+    }
+    return r == 0 ? coxi_buffer_printf(to, ",") : r;
+}
+
 /* `last`: the client is being closed. */
 static void tell_run(struct coxi_sampler *sampler, bool lasting, bool last)
 {
@@ -200,18 +221,17 @@ static void tell_run(struct coxi_sampler *sampler, bool lasting, bool last)
     r = r == 0
             ? coxi_progress_json(sampler->c, &sampler->pace, s->done + s->failed, &to)
             : r;
-    r = r == 0 ? coxi_buffer_printf(&to, last ? ",\"over\":true," : ",") : r;
+    r = r == 0 ? add_end(sampler->c, last, &to) : r;
     r = r == 0 ? coxi_profile_json(sampler->c, &to) : r;
     tell(sampler, COXI_RECORD_SAMPLE, r, &to, lasting);
 }
 
 /* ---- the ps */
 
-/* One that has not answered in time is silent, and not one that was not waited for. */
+/* One that was not waited for is not silent. */
 static const char *state_of(struct coxi_psc *client, const struct coxi_ps_said *said)
 {
-    bool is_late = !said->is_fresh && said->lag_ms >= COXI_ANSWER_MS;
-    return !coxi_psc_is_up(client) ? "lost" : is_late ? "silent" : "up";
+    return !coxi_psc_is_up(client) ? "lost" : said->is_late ? "silent" : "up";
 }
 
 static int add_ps(struct coxi_sampler *sampler, uint32_t i, struct coxi_buffer *to)

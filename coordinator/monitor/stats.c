@@ -179,12 +179,14 @@ static void add_said(struct cox_stats *stats, const struct coxi_said *said,
 static struct coxi_ps_said said_of(const struct coxi_said *said, uint64_t number)
 {
     bool is_fresh = said->answered >= number;
-    return (struct coxi_ps_said){.counters = said->counters,
-                                 .gradients = said->gradients,
-                                 .stale_sum = said->stale_sum,
-                                 .is_fresh = is_fresh,
-                                 .lag_ms = is_fresh ? said->said_ms - said->asked_ms
-                                                    : coxi_now_ms() - said->said_ms};
+    uint64_t now_ms = coxi_now_ms();
+    return (struct coxi_ps_said){
+        .counters = said->counters,
+        .gradients = said->gradients,
+        .stale_sum = said->stale_sum,
+        .is_fresh = is_fresh,
+        .is_late = said->is_asked && now_ms - said->asked_ms >= COXI_ANSWER_MS,
+        .lag_ms = is_fresh ? said->said_ms - said->asked_ms : now_ms - said->said_ms};
 }
 
 /* `ends_early`: does not wait once the client is being closed. */

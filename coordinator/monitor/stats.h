@@ -16,6 +16,7 @@ struct coxi_ps_said {
     uint64_t gradients; /* whose staleness was counted */
     uint64_t stale_sum; /* the sum of their staleness */
     bool is_fresh;      /* it has just answered */
+    bool is_late;       /* it has had COXI_ANSWER_MS, and has not answered */
     /* how long it took to answer, or, without an answer, since when it has been silent */
     uint64_t lag_ms;
 };

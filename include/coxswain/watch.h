@@ -48,8 +48,9 @@ COX_API int cox_log_config(struct cox_coordinator *c, const char *json);
 /*
  * Says how many calls the program will have scheduled since cox_open when it is done, of
  * all functions and data sets together. So those who watch it see how far it is and when
- * it will be done: calls that are done or have failed, of `closures`. Calls that were too
- * late for their round do not count, as the program may schedule them again. A program
+ * it will be done: how many of `closures` are done; for the time left, those that have failed
+ * count, too. Calls that were too late for their round do not count, as the program may
+ * schedule them again. A program
  * that goes on from a checkpoint says how many calls are left. The newest number counts;
  * 0: it is not known any more. Without it, progress is what data sets know of their tasks
  * (cox_dataset_progress).

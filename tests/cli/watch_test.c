@@ -31,7 +31,7 @@ static const char *write_run_with(const char *worker_state, const char *more,
         "{\"seq\":2,\"t\":%.3f,\"kind\":\"sample\",\"done\":50,\"data\":{\"done\":1,"
         "\"total\":4,\"eta_s\":15},\"rate\":"
         "10,"
-        "\"queued\":3,\"in_flight\":4,\"failed\":0,\"ps_bytes\":2048,\"step\":50%s}\n"
+        "\"queued\":3,\"in_flight\":4,\"ps_bytes\":2048,\"step\":50%s}\n"
         "{\"seq\":3,\"t\":%.3f,\"kind\":\"ps\",\"ps\":[{\"index\":0,%s,"
         "\"address\":\"tcp://p\",\"bytes\":2048,\"rows\":9}]}\n"
         "{\"seq\":4,\"t\":%.3f,\"kind\":\"workers\",\"workers\":[{\"index\":0,"
@@ -115,6 +115,14 @@ TEST(a_run_whose_client_was_closed_is_over)
     assert_prints(0, argv, "50 steps done, 25.0 % of its data; ended ");
     assert_prints(0, argv, "ps 1, workers 2, failed 0");
     assert_prints(0, top, "When it ended:\n   PS  STATE");
+}
+
+TEST(a_run_with_steps_that_failed_is_not_well_and_tells_the_first)
+{
+    const char *dir = write_run_with(
+        "ready", ",\"failed\":3,\"failure\":\"closure 9 (f): bad\",\"over\":true", up);
+    const char *const argv[] = {"coxswain", "status", dir, NULL};
+    assert_prints(3, argv, "\nfirst failure: closure 9 (f): bad\n");
 }
 
 TEST(a_run_that_was_closed_because_it_could_not_go_on_is_not_well)

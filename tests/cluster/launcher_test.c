@@ -163,6 +163,39 @@ TEST(client_is_told_why_a_daemon_of_its_local_cluster_cannot_start)
     }
 }
 
+/* What is in its log of a run before is no reason. */
+TEST(a_daemon_that_says_nothing_has_no_words_of_an_older_one)
+{
+    static const char old[] = "ts=1 level=info event=ending signal=15\n";
+    static const char silent[] = "#!/bin/sh\nexit 3\n";
+    static const char *const programs[] = {"coxswain", "coxswain-worker"};
+    char from[PATH_MAX];
+    char to[PATH_MAX];
+    struct cox_cluster *cluster;
+    struct cox_options options = COX_OPTIONS_INIT;
+    assert_int_equal(0, mkdir(coxi_test_path("bin"), 0700));
+    assert_int_equal(0, mkdir(coxi_test_path("logs"), 0700));
+    for (size_t i = 0; i < 2; i++) {
+        (void)snprintf(from, sizeof(from), "%s/%s", coxi_test_bin(), programs[i]);
+        (void)snprintf(to, sizeof(to), "%s/%s", coxi_test_path("bin"), programs[i]);
+        size_t len;
+        char *program =
+            coxi_test_read(from, &len); /* it looks beside itself for others */
+        coxi_test_write(to, program, len);
+        assert_int_equal(0, chmod(to, 0700));
+        free(program);
+    }
+    coxi_test_write(coxi_test_path("bin/coxswain-ps"), silent, sizeof(silent) - 1);
+    assert_int_equal(0, chmod(coxi_test_path("bin/coxswain-ps"), 0700));
+    coxi_test_write(coxi_test_path("logs/ps-0.log"), old, sizeof(old) - 1);
+    options.bin_dir = coxi_test_path("bin");
+    options.log_dir = coxi_test_path("logs");
+    assert_code(0, cox_cluster_local(1, 1, &cluster));
+    crew_refused(cluster, &options, COX_EIO,
+                 "ps 0 ended: it exited with 3, and gave no reason (its log is ");
+    cox_cluster_free(cluster);
+}
+
 TEST(client_is_told_which_log_has_the_reason)
 {
     char log[300];

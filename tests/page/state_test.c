@@ -133,6 +133,37 @@ TEST(a_client_on_another_host_is_known_by_the_age_of_its_records)
     json_decref(whole);
 }
 
+/* Its clock was set back by half a day since the client began. */
+TEST(a_clock_that_is_set_back_makes_no_client_silent)
+{
+    assert_client("running", -43200, 1, "");
+}
+
+/* cox_open serves before it has connected anybody. */
+TEST(a_client_that_serves_and_has_no_record_yet_is_being_opened)
+{
+    char lines[512];
+    long now = (long)time(NULL);
+    (void)snprintf(lines, sizeof(lines),
+                   "{\"seq\":1,\"t\":1,\"kind\":\"run\",\"run\":\"a\",\"pid\":1}\n"
+                   "{\"seq\":2,\"t\":1,\"kind\":\"sample\",\"over\":true}\n"
+                   "{\"seq\":3,\"t\":%ld,\"kind\":\"event\",\"code\":\"serves\"}\n",
+                   now);
+    json_t *whole = state_of(lines);
+    assert_string_equal("opening", json_string_value(json_object_get(whole, "client")));
+    json_decref(whole);
+}
+
+TEST(a_client_that_could_not_be_opened_could_not_go_on)
+{
+    json_t *whole = state_of("{\"seq\":1,\"t\":1,\"kind\":\"run\",\"run\":\"a\"}\n"
+                             "{\"seq\":2,\"t\":1,\"kind\":\"sample\",\"over\":true,"
+                             "\"opened\":false}\n");
+    assert_string_equal("closed", json_string_value(json_object_get(whole, "client")));
+    assert_true(json_is_true(json_object_get(whole, "run_over")));
+    json_decref(whole);
+}
+
 TEST(a_run_is_over_until_another_client_begins)
 {
     static const char run[] = "{\"seq\":3,\"t\":1,\"kind\":\"run\",\"run\":\"a\"}\n";

@@ -104,6 +104,46 @@ TEST(the_last_sample_has_the_last_numbers)
     told_free(&told);
 }
 
+TEST(the_last_sample_tells_the_first_step_that_failed)
+{
+    struct crew crew;
+    struct told told;
+    struct cox_options options = COX_OPTIONS_INIT;
+    char *dir = coxi_test_path("run");
+    options.checkpoint_dir = dir;
+    crew_open(&crew, 1, 1, "counter", &options);
+    crew_schedule(&crew, crew_function(&crew, "count"), 1, 9); /* at most 4 */
+    assert_int_not_equal(0, cox_join(crew.c, -1));
+    crew_close(&crew);
+    told_read(dir, &told);
+    const json_t *sample = told_last(&told, "sample");
+    assert_int_equal(1, told_number(sample, "failed"));
+    assert_non_null(strstr(told_text(sample, "failure"), "closure 1 (count): count needs"));
+    told_free(&told);
+}
+
+/* Not as one that was closed as it should be. */
+TEST(the_last_sample_of_a_client_that_could_not_be_opened_says_so)
+{
+    struct told told;
+    struct cox_cluster *cluster;
+    struct cox_options options = COX_OPTIONS_INIT;
+    char *dir = coxi_test_path("run");
+    options.checkpoint_dir = dir;
+    options.bin_dir = coxi_test_bin();
+    options.listen = "127.0.0.1:0";
+    options.min_workers = 2; /* nobody dials */
+    options.open_timeout_ms = 3000;
+    assert_code(0, cox_cluster_local(1, 1, &cluster));
+    crew_refused(cluster, &options, COX_ETIMEDOUT, "1 of 2 workers");
+    cox_cluster_free(cluster);
+    told_read(dir, &told);
+    const json_t *sample = told_last(&told, "sample");
+    assert_true(json_is_true(json_object_get(sample, "over")));
+    assert_true(json_is_false(json_object_get(sample, "opened")));
+    told_free(&told);
+}
+
 TEST(the_history_tells_from_the_root_where_logs_are)
 {
     struct cox_coordinator *c;
