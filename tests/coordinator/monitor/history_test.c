@@ -118,7 +118,8 @@ TEST(the_last_sample_tells_the_first_step_that_failed)
     told_read(dir, &told);
     const json_t *sample = told_last(&told, "sample");
     assert_int_equal(1, told_number(sample, "failed"));
-    assert_non_null(strstr(told_text(sample, "failure"), "closure 1 (count): count needs"));
+    assert_non_null(
+        strstr(told_text(sample, "failure"), "closure 1 (count): count needs"));
     told_free(&told);
 }
 
