@@ -156,8 +156,9 @@ static int get_state(void *context, const struct coxi_http_request *request,
         return r;
     }
     json_t *whole = coxi_state_json(page->state);
-    bool is_live =
-        !sources->of_file || coxi_state_client(page->state) == COXI_CLIENT_RUNNING;
+    enum coxi_client client = coxi_state_client(page->state);
+    bool is_live = !sources->of_file || client == COXI_CLIENT_RUNNING ||
+                   client == COXI_CLIENT_OPENING;
     reply->type = "application/json";
     int failed =
         whole == NULL ? -1 : json_object_set_new(whole, "live", json_boolean(is_live));

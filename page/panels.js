@@ -74,7 +74,7 @@ export class Settings {
     fillTable("config-table", entries);
     show(document.getElementById("config-none"), entries.length === 0);
     show(document.getElementById("config-table"), entries.length > 0);
-    const hidden = ["seq", "t", "kind"];
+    const hidden = ["seq", "t", "kind", "process"];
     fillTable("run-table", Object.entries(run ?? {}).filter(([name, value]) => !hidden.includes(name) && value !== null)
       .map(([name, value]) => [words(name), value]));
   }

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import urllib.request
 
 from browser import Browser, program
@@ -244,6 +245,43 @@ def look_at_zoom(page, browser):
     browser.run("scrollTo(0, 0)")
 
 
+def ends():
+    """Runs that have ended, or not: {the page's word: (records, what it says)}."""
+    now = time.time()
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
+        boot = file.read().strip()
+    process = {"began_ticks": 1, "pid_namespace": os.stat("/proc/self/ns/pid").st_ino, "boot": boot}
+    run = {"t": now - 60, "kind": "run", "run": "a", "pid": ended.pid, "host": "h", "program": "p"}
+    sample = {"t": now - 1, "kind": "sample", "done": 7, "failed": 3, "total": 10}
+    lost = {"t": now - 1, "kind": "event", "code": "run_over", "level": "error", "text": "ps 0 is lost for good"}
+    return {
+        "gone": ([{**run, "process": process}, sample], "The client is gone"),
+        "no answer": ([run, {**sample, "t": now - 30}], "Nothing was heard of this run"),
+        "failed": ([run, lost, {**sample, "over": True}], "This run cannot go on"),
+        "over": ([run, {**sample, "over": True, "failure": "closure 8 (f): bad"}], "This run ended"),
+        "opening": ([run, {**sample, "over": True}, {"t": now, "kind": "event", "code": "serves", "level": "info"}],
+                    "A client is being opened"),
+    }
+
+
+def look_at_end(page, browser, word, records, sentence):
+    with tempfile.TemporaryDirectory() as directory:
+        with open(os.path.join(directory, "metrics.jsonl"), "w", encoding="utf-8") as file:
+            file.writelines(json.dumps({"seq": i + 1, **record}, separators=(",", ":")) + "\n" for i, record in enumerate(records))
+        served = Client([sys.argv[3], "page", directory], directory, "")
+        try:
+            browser.open(served.url)
+            page.until(f"the page says {word}", lambda: page.text("#status") == word)
+            check(f"and {sentence}", page.text("#sentence").startswith(sentence))
+            check("and that 70 % is done", page.tile("Progress") == "70.0 %")
+            told = {"failed": "ps 0 is lost for good", "over": "3 steps failed or were cancelled. The first: closure 8 (f): bad"}
+            check("and why", told.get(word, "") in page.text("#alerts"))
+        finally:
+            served.end()
+
+
 def tiles_fit(browser):
     """Also on a phone, where a tile is narrow."""
     browser.size(390, 844)
@@ -310,8 +348,8 @@ def main():
             browser.open(client.url)
             page.until("a new browser has it, too", lambda: page.text("#events-list").count("worker lost") >= events)
             client.end()
-            served = Client([sys.argv[3], "page", directory], directory, "")
-            browser.open(served.url)
+            client = Client([sys.argv[3], "page", directory], directory, "")
+            browser.open(client.url)
             page.until("the page of the directory has it when all is over",
                        lambda: page.text("#events-list").count("worker lost") >= events and page.rows("workers-table"))
             page.until("and says that it is over", lambda: page.text("#status") == "over")
@@ -322,9 +360,10 @@ def main():
             check("a long curve is thinned evenly, and only gaps are gaps", browser.run(LONG) == [0, True, 0, 199999, 2])
             look_at_zoom(page, browser)
             picture("over")
-            check("and links to no metrics", "/metrics" not in links(page, served))
+            check("and links to no metrics", "/metrics" not in links(page, client))
+            for name, end in ends().items():
+                look_at_end(page, browser, name, *end)
             check(f"no errors in the page {browser.errors}", not browser.errors)
-            client = served
         finally:
             browser.close()
             client.end()
