@@ -73,7 +73,7 @@ function addLine(line) {
 
 // The records after the newest that is known, in pieces: a long history must not block the page.
 async function catchUp() {
-  const state = await (await get("/api/state", SILENT_MS)).json();
+  const state = await (await get("/api/state", link.state === "live" ? SILENT_MS : undefined)).json();
   const isOther = model.run !== null && isNumber(state.seq) && (state.seq < model.seq || (state.run?.run ?? model.run.run) !== model.run.run);
   if (isOther) {
     model.clear();
