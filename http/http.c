@@ -254,8 +254,9 @@ static bool is_telling(const struct coxi_http_server *server)
 {
     for (const struct coxi_http_client *client = server->clients; client != NULL;
          client = client->next) {
-        if (client->state == COXI_HTTP_STREAMING &&
-            client->stream->route->events != NULL && !client->stream->sleeps) {
+        const struct coxi_http_stream *stream = client->stream;
+        if (stream != NULL && client->state == COXI_HTTP_STREAMING &&
+            stream->route->events != NULL && !stream->sleeps) {
             return true;
         }
     }
