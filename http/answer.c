@@ -126,7 +126,6 @@ void coxi_http_answered(struct coxi_http_client *client)
     if (client->stream != NULL) {
         client->stream->client = NULL;
         client->stream = NULL;
-        client->server->n_streams--;
     }
     if (client->state != COXI_HTTP_DOOMED) {
         coxi_http_set_state(client, COXI_HTTP_READING);
@@ -206,7 +205,6 @@ static void free_stream(void *cls)
     struct coxi_http_stream *stream = cls;
     if (stream->client != NULL) {
         stream->client->stream = NULL;
-        stream->client->server->n_streams--;
     }
     if (stream->route->work != NULL) {
         stream->route->work->end(stream->route->context);
@@ -263,7 +261,6 @@ static enum MHD_Result answer_stream(struct coxi_http_client *client,
     *stream =
         (struct coxi_http_stream){.client = client, .route = route, .cursor = cursor};
     client->stream = stream;
-    client->server->n_streams++;
     coxi_http_set_state(client, COXI_HTTP_STREAMING);
     return send_response(client, MHD_HTTP_OK,
                          work != NULL ? work->type : "text/event-stream; charset=utf-8",

@@ -71,7 +71,6 @@ struct coxi_http_server {
     struct coxi_http_client *clients;
     size_t n_clients;
     size_t n_doomed;
-    size_t n_streams;
     size_t body_bytes; /* of all answers under way */
     struct {
         int64_t left_ns;  /* CPU time that the thread may take at once */

@@ -114,7 +114,8 @@ TEST(a_local_cluster_has_a_key_of_its_own_that_ends_with_it)
     assert_int_equal(-1, stat(key, &st));
 }
 
-TEST(local_cluster_that_ends_tells_its_client_why)
+/* Asserts that a client whose launcher gets the signal is told this. */
+static void assert_told_of(int signum, const char *text)
 {
     struct crew crew;
     struct crew_hold hold;
@@ -124,13 +125,23 @@ TEST(local_cluster_that_ends_tells_its_client_why)
     crew_open(&crew, 1, 1, "hold", &options);
     crew_hold(&hold, &crew, "hold", true);
     crew_hold_wait(&hold);
-    assert_int_equal(0, kill(crew_launcher(&crew), SIGTERM));
+    assert_int_equal(0, kill(crew_launcher(&crew), signum));
     assert_code(COX_EPSLOST, cox_future_wait(hold.future, 20000));
     assert_error_names("the local cluster has ended: ");
-    assert_error_names("signal 15");
+    assert_error_names(text);
     crew_hold_release(&hold);
     cox_future_free(hold.future);
     (void)cox_close(crew.c, 5000);
+}
+
+TEST(local_cluster_that_ends_tells_its_client_why)
+{
+    assert_told_of(SIGTERM, "signal 15");
+}
+
+TEST(client_is_told_what_has_killed_its_local_cluster)
+{
+    assert_told_of(SIGKILL, "ended: signal 9 has killed its launcher");
 }
 
 /* Asserts that a local cluster, with `log_dir` or NULL, does not open, and that the error
@@ -218,23 +229,6 @@ TEST(client_is_told_which_port_a_daemon_of_its_local_cluster_cannot_have)
     assert_int_equal(0, setenv("COX_PS_HTTP", text, 1));
     assert_refused(NULL, "ps 0 ended: coxswain-ps: ", why);
     assert_int_equal(0, close(fd));
-}
-
-TEST(client_is_told_what_has_killed_its_local_cluster)
-{
-    struct crew crew;
-    struct crew_hold hold;
-    struct cox_options options = COX_OPTIONS_INIT;
-    options.checkpoint_dir = coxi_test_path("ckpt");
-    crew_open(&crew, 1, 1, "hold", &options);
-    crew_hold(&hold, &crew, "hold", true);
-    crew_hold_wait(&hold);
-    assert_int_equal(0, kill(crew_launcher(&crew), SIGKILL));
-    assert_code(COX_EPSLOST, cox_future_wait(hold.future, 20000));
-    assert_error_names("the local cluster has ended: signal 9 has killed its launcher");
-    crew_hold_release(&hold);
-    cox_future_free(hold.future);
-    (void)cox_close(crew.c, 5000);
 }
 
 /* Runs in a client's process: opens a cluster, forks a child that outlives the client,

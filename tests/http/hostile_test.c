@@ -403,6 +403,16 @@ static void take_all_streams(struct coxi_http_server *server,
     }
 }
 
+/* Stops the server and closes all streams. */
+static void end_all_streams(struct coxi_http_server *server,
+                            const int fds[COXI_HTTP_STREAMS_MAX])
+{
+    coxi_http_stop(server);
+    for (int i = 0; i < COXI_HTTP_STREAMS_MAX; i++) {
+        (void)close(fds[i]);
+    }
+}
+
 TEST(http_answers_while_all_streams_are_taken)
 {
     int fds[COXI_HTTP_STREAMS_MAX];
@@ -412,11 +422,7 @@ TEST(http_answers_while_all_streams_are_taken)
     char *answer = visitor_ask(coxi_http_url(server), "/silence", "");
     assert_int_equal(503, visitor_status(answer));
     free(answer);
-    (void)close(fds[0]);
-    coxi_http_stop(server);
-    for (int i = 1; i < COXI_HTTP_STREAMS_MAX; i++) {
-        (void)close(fds[i]);
-    }
+    end_all_streams(server, fds);
 }
 
 TEST(http_ends_the_oldest_stream_for_a_new_one)
@@ -427,11 +433,8 @@ TEST(http_ends_the_oldest_stream_for_a_new_one)
     atomic_store(&coxi_http_request_ms, 0); /* all have had their time */
     int fd = begin_stream(server);
     free(visitor_hear(fds[0])); /* until it is closed */
-    (void)close(fd);
-    coxi_http_stop(server);
-    for (int i = 1; i < COXI_HTTP_STREAMS_MAX; i++) {
-        (void)close(fds[i]);
-    }
+    fds[0] = fd;
+    end_all_streams(server, fds);
 }
 
 /* Whoever reads events keeps nobody from a long answer that was asked for. */
@@ -445,10 +448,7 @@ TEST(http_works_while_all_streams_are_taken)
     assert_int_equal(200, visitor_status(answer));
     assert_non_null(strstr(answer, "done"));
     free(answer);
-    coxi_http_stop(server);
-    for (int i = 0; i < COXI_HTTP_STREAMS_MAX; i++) {
-        (void)close(fds[i]);
-    }
+    end_all_streams(server, fds);
 }
 
 /* CPU time of this process in s. */
