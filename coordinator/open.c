@@ -265,6 +265,7 @@ static int start(struct cox_coordinator *c, const struct cox_cluster *cluster)
     if (r == 0) {
         r = coxi_trigger_start(c);
     }
+    r = coxi_opening_reason(c, r);
     coxi_lock(&c->lock);
     c->life.opened = r == 0;
     coxi_unlock(&c->lock);

@@ -162,6 +162,13 @@ int coxi_opening_code(const struct cox_coordinator *c, int code)
                             c->options.open_timeout_ms, coxi_error_text());
 }
 
+int coxi_opening_reason(struct cox_coordinator *c, int code)
+{
+    int why =
+        code != 0 && c->site.local != NULL ? coxi_local_check_lost(c->site.local) : 0;
+    return why != 0 ? why : code;
+}
+
 /* ---- the workers */
 
 /* The reason why workers will not come, or would come in vain; or 0. */

@@ -27,4 +27,9 @@ int coxi_opening_code(const struct cox_coordinator *c, int code);
 /* Waits for min_workers workers. */
 int coxi_opening_workers(struct cox_coordinator *c, uint64_t end_ms);
 
+/* The reason why cox_open fails, which has `code` and the error's text: if a local cluster has
+ * ended, because one of its daemons could not start, that. Its other daemons were ended then,
+ * and their loss may be noticed first. 0 stays 0. */
+int coxi_opening_reason(struct cox_coordinator *c, int code);
+
 #endif
